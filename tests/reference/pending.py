@@ -6,7 +6,7 @@ The next candidate is the first in the order, as queues are at that moment, of t
 - who may have back what others borrow, unless it has tried that in vain, or too many have;
 - who may have what it asks for, unless it was refused since capacity last grew. It need not have the quota where jobs
   of its own queue may leave for it, where the policy has jobs of other queues leave, or where something may be reserved
-  for it.
+  for it: by the policy, or since it is overdue.
 
 A refusal of an earlier decision lasts until something grows, too, where the policy lets everybody pass, and who gives
 way does not change by itself. Where it does not last, all who were refused try again once others were placed.
@@ -67,7 +67,7 @@ class PlainCandidates:
             and not builder.extras_are_lent
         )
         self.by_quota = bool(state.quotas) and (
-            self.plain or (self.lasts and policy.reclaims is nobody and not builder.reservations.depth)
+            self.plain or (self.lasts and policy.reclaims is nobody and policy.reserve is Reserve.NOBODY)
         )
         self.classes = list(state.classes.values())
         self.waiting = [[job for _, job in waiting.jobs] for waiting in self.classes]
@@ -209,7 +209,8 @@ class PlainCandidates:
             return True
         if self.builder.reclaims_left > 0 and i not in self.in_vain and self.may_reclaim(record):
             return True
-        return i not in self.blocked and (not self.by_quota or not self.lacks_quota(record))
+        reserves = record.overdue and not self.plain
+        return i not in self.blocked and (not self.by_quota or reserves or not self.lacks_quota(record))
 
     def lacks_quota(self, record: JobRecord) -> bool:
         """It has no quota, and no job of its own queue may leave for it."""

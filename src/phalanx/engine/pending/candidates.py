@@ -121,7 +121,7 @@ class Candidates:
         if request is not None and self._plain and short is None and not by_length and reason in LACK_REASON.values():
             self._walk.full |= request.bit
         self._block(pending, record)
-        self._walk.note_shortage(pending, is_short=short is not None)
+        self._walk.refuse(pending, short)
 
     def _hold_back(self, pending: PendingClass, reason: Reason, spare_ms: int) -> None:
         """The job would fit, but not end in time for what comes after it; a shorter one of its class may."""
@@ -139,6 +139,7 @@ class Candidates:
         self._block(pending, jobs[pending.job])
         self._tried[pending] = self._placings
         self._held_back[pending] = None
+        pending.queue.reserved_from |= pending.bit
 
     def _go_on_with_next(self, pending: PendingClass) -> None:
         """Something may be reserved for the next of a class that was refused, too."""
@@ -157,7 +158,9 @@ class Candidates:
         self._refused[record.job.id] = pending
         if self._walk.may_reclaim(record):
             queue.reclaimed |= pending.bit
-        if queue.reclaimed & pending.bit or record.job.id in self.builder.reservations.kept_off:
+        if record.job.id in self.builder.reservations.kept_off:
+            queue.reserved_from |= pending.bit
+        if (queue.reclaimed | queue.reserved_from) & pending.bit:
             self._tried[pending] = self._placings
 
     def _catch_up(self) -> None:

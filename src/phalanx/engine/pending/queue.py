@@ -51,7 +51,8 @@ class QueueCandidates:
 
     `open` have jobs left, and `late` are those of them that go before all queues. `settled` were refused in an earlier
     decision, `blocked` in this one, each until capacity grows where that may help. `straight` are tried whatever quota
-    and capacity there is. `reclaimed` have tried in vain to reclaim. While it is `quiet`, nothing has grown. `known`
+    and capacity there is. `reclaimed` have tried in vain to reclaim; `reserved_from` were kept off by what is reserved
+    for others. While it is `quiet`, nothing has grown. `known`
     were refused when all were last evaluated, `lacking` for want of GPUs. `mask` are its candidates and `found` the
     first of them, as of a `moment`.
     """
@@ -78,6 +79,7 @@ class QueueCandidates:
         "place",
         "quiet",
         "reclaimed",
+        "reserved_from",
         "settled",
         "short",
         "straight",
@@ -89,7 +91,7 @@ class QueueCandidates:
         self.open = classes.mask if classes is not None else 0
         self.late = classes.late if classes is not None else 0
         self.settled = self.blocked = self.straight = self.reclaimed = 0
-        self.displacing = self.short = 0
+        self.displacing = self.short = self.reserved_from = 0
         self.least: Most | None = None
         self.known = self.lacking = self.mask = 0
         self.moment = -1

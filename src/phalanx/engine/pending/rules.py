@@ -12,7 +12,7 @@ from phalanx.policy.policy import Reserve, Targets, always, nobody
 class Rules(NamedTuple):
     """`lasts`: a refusal holds until capacity grows where that may help. `plain`: nothing leaves or is reserved for a
     job that does not fit, so that a class is only tried where there is capacity and quota. `by_quota`: it needs quota,
-    or jobs of its own queue that may leave for it, or the right to reclaim.
+    or jobs of its own queue that may leave for it, or the right to reclaim, or it is past its max_wait.
     """
 
     lasts: bool
@@ -28,6 +28,6 @@ def rules_of(state: State, builder: PlanBuilder) -> Rules:
     passes = policy.backfill is always and not elsewhere
     lasts = passes and policy.targets is not Targets.DRIFT and not policy.victims_vary
     plain = passes and policy.reserve is Reserve.NOBODY and not policy.preempts
-    no_others = policy.reclaims is nobody and not builder.reservations.depth
-    by_quota = bool(state.quotas) and (plain or (lasts and no_others))
+    needs_quota = plain or (lasts and policy.reclaims is nobody and policy.reserve is Reserve.NOBODY)
+    by_quota = bool(state.quotas) and needs_quota
     return Rules(lasts, plain, by_quota)

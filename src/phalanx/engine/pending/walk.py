@@ -18,12 +18,13 @@ from phalanx.engine.pending.queue_tree import QueueTree
 from phalanx.engine.pending.rules import rules_of
 from phalanx.engine.plan.builder import PlanBuilder
 from phalanx.engine.preempt.need import need_of_others
+from phalanx.engine.quota.shortfall import Shortfall
 from phalanx.engine.state.order import QueueKeys
 from phalanx.engine.state.records import AttemptRecord, EquivalenceClass, JobRecord
 from phalanx.engine.state.requests import ALL, Request
 from phalanx.engine.state.state import State
 from phalanx.placement.cells.ask import priority_of
-from phalanx.policy.policy import Key
+from phalanx.policy.policy import Key, Reserve
 from phalanx.policy.view import Usage
 from phalanx.protocol.reason import LACK_REASON, Reason
 
@@ -48,6 +49,8 @@ class Walk:
         self._headroom = Headroom(state, requests)
         self._own = OwnVictims(state) if self.rules.by_quota and not self.rules.plain else None
         self._potential = Potential(state, builder, requests, self._own)
+        quota_counts = bool(state.quotas) and self._own is None
+        self._proofs_last = self.rules.lasts and state.policy.reserve is Reserve.NOBODY and not quota_counts
         self._keys = QueueKeys(state)
         self._tree = QueueTree(self._keys, self._first_at)
         self._queues: dict[int, QueueCandidates] = {}
@@ -301,7 +304,9 @@ class Walk:
             found &= (self._requests.with_gpus(self.builder.free_soon) | told_else) & ~self.full | queue.late
         if found and self.rules.by_quota:
             affordable = self._headroom.affordable(queue)
-            found &= affordable | self._displacing(queue, found & ~affordable & queue.displacing)
+            # Something may be reserved for a class past its max_wait, whatever quota it has.
+            in_any_case = 0 if self.rules.plain else queue.late
+            found &= affordable | in_any_case | self._displacing(queue, found & ~affordable & queue.displacing)
         quiet = queue.settled if queue.quiet else 0
         found |= queue.straight & is_open & ~quiet
         found |= self._reclaiming(queue, is_open & ~queue.reclaimed & ~quiet & ~found)
@@ -357,7 +362,8 @@ class Walk:
 
     def _is_candidate(self, queue: QueueCandidates, pending: PendingClass) -> bool:
         record = self.state.jobs[pending.job]
-        needs_quota = self.rules.by_quota and self.state.shortfall(record) is not None
+        needs_quota = self.rules.by_quota and (self.rules.plain or not queue.late & pending.bit)
+        needs_quota = needs_quota and self.state.shortfall(record) is not None
         needs_quota = needs_quota and not self._may_displace(queue, record)
         if not queue.blocked & pending.bit and not needs_quota:
             return True
@@ -367,14 +373,17 @@ class Walk:
     def _unblock(self, queue: QueueCandidates) -> None:
         """Capacity has grown since a queue was looked at: classes that this may help are not blocked any more.
 
-        Of a queue with quota it may be this that was released, and where something may be reserved for a class it is
-        this that it is tried for, wherever capacity has grown. Of earlier decisions it is not known what was lacking.
+        Of a queue with quota it may be this that was released, and where something is reserved it may be this that
+        keeps a class off, wherever capacity has grown. Of earlier decisions it is not known what was lacking.
         """
         nodes = self._nodes(max(queue.growths, self._since)) | (self._fresh if queue.growths < 0 else 0)
         queue.growths, queue.quiet = self._growths, False
-        if not self.rules.lasts or self.builder.reservations.depth or (self.state.quotas and self._own is None):
+        if not self._proofs_last:
             queue.settled = queue.blocked = 0
             return
+        if self.builder.reservations.depth:
+            queue.settled = 0
+            queue.blocked &= ~(queue.reserved_from | self._reserving(queue))
         if self._own is not None:
             queue.settled = 0
             if queue.short and self._headroom.has_eased(queue):
@@ -384,6 +393,15 @@ class Walk:
         helped = self._helped(queue, refused, nodes) if refused else 0
         queue.settled &= ~helped
         queue.blocked &= ~helped
+
+    def _reserving(self, queue: QueueCandidates) -> int:
+        """The refused classes past their max_wait for which something else may be reserved than is."""
+        found = 0
+        for pending in queue if queue.late & queue.blocked else ():
+            if pending.bit & queue.late & queue.blocked:
+                would_change = self.builder.reservations.would_change_for(self.state.jobs[pending.job])
+                found |= pending.bit if would_change else 0
+        return found
 
     def _helped(self, queue: QueueCandidates, refused: int, nodes: int) -> int:
         """The classes that nodes with freed capacity may help; those without a number always."""
@@ -399,13 +417,10 @@ class Walk:
                 found |= pending.bit
         return found
 
-    def note_shortage(self, pending: PendingClass, *, is_short: bool) -> None:
-        """Takes note of whether a class that is refused lacks quota."""
+    def refuse(self, pending: PendingClass, short: Shortfall | None) -> None:
+        """Takes note of what quota a class lacks that is refused."""
         queue = pending.queue
-        if self._own is None:
-            return
-        if is_short:
+        queue.short &= ~pending.bit
+        if short is not None and self._own is not None:
             queue.short |= pending.bit
             self._headroom.note_shortage(queue)
-        else:
-            queue.short &= ~pending.bit

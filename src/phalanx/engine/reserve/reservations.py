@@ -54,7 +54,7 @@ class Reservations:
         self.state = transaction.state
         self.now = now
         self.depth = DEPTHS[self.state.policy.reserve]
-        self._overdue_only = not self.depth and self.state.waits_are_limited
+        self._overdue_only = not self.depth and (bool(self.state.reservations) or self.state.any_overdue)
         if self._overdue_only:
             self.depth = RESERVATIONS_MAX
         self.made: list[Reservation] = []
@@ -382,6 +382,15 @@ class Reservations:
         elif made.at_ms <= self.now:
             self._put_off(made)
         return len(self.made) < self.depth
+
+    def would_change_for(self, record: JobRecord) -> bool:
+        """Whether something else may be reserved for a job if it is refused once more."""
+        if not self.depth or (self._overdue_only and not record.overdue):
+            return False
+        made = next((made for made in self.made if made.job == record.job.id), None)
+        if made is not None:
+            return made.at_ms <= self.now
+        return len(self.made) < self.depth or whole_key(self.state, record) < self._key(self.made[-1])
 
     def put_off_the_due(self) -> None:
         """Reserves anew for jobs whose time has come, and that do not start."""

@@ -308,6 +308,16 @@ class State:
         """
         return self.waits_are_limited or self.policy.reserve is not Reserve.NOBODY or bool(self.cluster.maintenance)
 
+    @property
+    def any_overdue(self) -> bool:
+        """Whether a job is overdue that is pending, or would be again if its claim were withdrawn."""
+        if not self.waits_are_limited:
+            return False
+        claims = (*self.waiting_claims.values(), *self.preparing.values())
+        return any(classes.late for classes in self.pending_classes().queues.values()) or any(
+            self.jobs[attempt.job.id].overdue for attempt in claims
+        )
+
     def behind(self, key: Key) -> Iterator[AttemptRecord]:
         """Running attempts behind a key in the order, the last first."""
         self.settle_running_order()
