@@ -26,7 +26,7 @@ from phalanx.engine.state.records import AttemptRecord, JobRecord
 from phalanx.engine.state.state import State
 from phalanx.placement.cells.ask import priority_of
 from phalanx.placement.place import lack
-from phalanx.policy.policy import Key, Reserve, Targets, always, never, nobody
+from phalanx.policy.policy import Key, Reserve, Targets
 from phalanx.protocol.plan import Verdict
 from phalanx.protocol.reason import LACK_REASON, Reason
 
@@ -46,7 +46,7 @@ class PlainCandidates:
     def __init__(self, state: State, builder: PlanBuilder) -> None:
         policy = state.policy
         keeps = policy.targets is Targets.KEEP
-        passes = policy.backfill is always
+        passes = policy.lets_all_pass
         self.state = state
         self.builder = builder
         self.head = ""
@@ -67,7 +67,7 @@ class PlainCandidates:
             and not builder.extras_are_lent
         )
         self.by_quota = bool(state.quotas) and (
-            self.plain or (self.lasts and policy.reclaims is nobody and policy.reserve is Reserve.NOBODY)
+            self.plain or (self.lasts and not policy.has_reclaims and policy.reserve is Reserve.NOBODY)
         )
         self.classes = list(state.classes.values())
         self.waiting = [[job for _, job in waiting.jobs] for waiting in self.classes]
@@ -113,7 +113,7 @@ class PlainCandidates:
                 unpreempt(self.builder, self.stopped[i])
             elif self.head and not self.state.policy.backfill(self.state.jobs[self.head], self.record(i)):
                 self.exhaustive = False
-                if self.state.policy.backfill is never:
+                if self.state.policy.lets_none_pass:
                     return None
                 self.passed.add(i)
             else:
@@ -170,7 +170,7 @@ class PlainCandidates:
                 self.stand_alone(record)
             if skipped[: max(reservations.depth - len(reservations.made), 0)]:
                 return True
-            if self.lasts or (policy.backfill is not always and self.state.cells is None) or not self.placed_late:
+            if self.lasts or (not policy.lets_all_pass and self.state.cells is None) or not self.placed_late:
                 return False
             self.placed_late = False
             again = [i for i in self.blocked if self.waiting[i]]
@@ -268,7 +268,7 @@ class PlainCandidates:
             self.tell(reason)
         record, short = self.record(self.current), outcome.short
         borrows = short is not None and self.state.quotas.would_borrow(short.queue, record.need)
-        if outcome.blocks and not borrows and not self.head and self.state.policy.backfill is not always:
+        if outcome.blocks and not borrows and not self.head and not self.state.policy.lets_all_pass:
             self.head = record.job.id
         self.rest()
 

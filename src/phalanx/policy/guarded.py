@@ -20,7 +20,6 @@ from phalanx.policy.policy import (
     Reserve,
     Targets,
     Wakeup,
-    no_wakeup,
 )
 from phalanx.policy.view import Adjustment, JobView, Moment, Place, RunView
 from phalanx.protocol.event import Event, TimerDue
@@ -41,7 +40,7 @@ def guarded(policy: Policy) -> Policy:
     """The policy with every part of its own checked at every call. Parts that are from phalanx stay as they are."""
     _check_fields(policy)
     parts = {part: _guarded_part(policy, part) for part in RULES}
-    if policy.next_wakeup is not no_wakeup and not policy.adviser:
+    if policy.has_wakeups and not policy.adviser:
         parts["observe"] = _wakes(policy, parts["observe"], parts["next_wakeup"])
     return replace(policy, **parts)
 

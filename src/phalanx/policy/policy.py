@@ -248,6 +248,81 @@ class Policy:
         return f"{self.name}:{given}" if given else self.name
 
     @property
+    def lets_all_pass(self) -> bool:
+        """Whether any job that fits may pass a pending head."""
+        return self.backfill is always
+
+    @property
+    def lets_none_pass(self) -> bool:
+        """Whether no job passes a pending head."""
+        return self.backfill is never
+
+    @property
+    def has_victims(self) -> bool:
+        """Whether attempts are stopped for a job of whatever queue."""
+        return self.victims is not nobody
+
+    @property
+    def has_moves(self) -> bool:
+        """Whether attempts are moved for a job."""
+        return self.moves is not nobody
+
+    @property
+    def has_reclaims(self) -> bool:
+        """Whether attempts are stopped for a job of another queue by a rule of the policy's own."""
+        return self.reclaims is not nobody
+
+    @property
+    def bounds_jobs(self) -> bool:
+        """Whether it bounds what a job may have, beside its quota."""
+        return self.allows is not no_bound
+
+    @property
+    def chooses_places(self) -> bool:
+        """Whether it says where gangs go."""
+        return self.places is not anywhere
+
+    @property
+    def has_relocations(self) -> bool:
+        """Whether jobs move for their own sake."""
+        return self.relocates is not all_stay
+
+    @property
+    def shapes_gangs(self) -> bool:
+        """Whether gangs may be placed otherwise than as they were submitted."""
+        return self.shape is not as_asked
+
+    @property
+    def has_adjustments(self) -> bool:
+        """Whether it changes running jobs."""
+        return self.adjusts is not as_they_are
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether keys change as time passes."""
+        return self.changes is not no_change
+
+    @property
+    def has_wakeups(self) -> bool:
+        """Whether all keys change at moments of its own."""
+        return self.next_wakeup is not no_wakeup
+
+    @property
+    def observes_events(self) -> bool:
+        """Whether events change its memory."""
+        return self.observe is not remember_nothing
+
+    @property
+    def observes_plans(self) -> bool:
+        """Whether plans change its memory."""
+        return self.observe_plan is not remember_no_plan
+
+    @property
+    def has_measures(self) -> bool:
+        """Whether it says what it compares of queues."""
+        return self.measures is not no_measures
+
+    @property
     def sets_sizes(self) -> bool:
         """Whether it says how many members elastic gangs are to have."""
         return self.sizes is not as_large_as_fits
@@ -255,7 +330,17 @@ class Policy:
     @property
     def orders_queues(self) -> bool:
         """Whether queues have keys of their own."""
-        return self.queue_order is not no_queues or self.level_order is not no_queues
+        return self.orders_all_queues or self.orders_levels
+
+    @property
+    def orders_all_queues(self) -> bool:
+        """Whether each queue is compared with all others."""
+        return self.queue_order is not no_queues
+
+    @property
+    def orders_levels(self) -> bool:
+        """Whether queues are compared with the others beside them, level by level."""
+        return self.level_order is not no_queues
 
     @property
     def tells_apart(self) -> Minds:
@@ -272,15 +357,15 @@ class Policy:
     @property
     def overtakes(self) -> bool:
         """Whether a job that is submitted later may delay one that waits: nothing bounds how long it waits then."""
-        in_order = self.order is by_submission and not self.orders_queues and self.backfill is never
+        in_order = self.order is by_submission and not self.orders_queues and self.lets_none_pass
         return self.preempts or not in_order
 
     @property
     def _makes_way(self) -> bool:
-        return self.victims is not nobody or self.moves is not nobody or self.reclaims is not nobody
+        return self.has_victims or self.has_moves or self.has_reclaims
 
     @property
     def victims_vary(self) -> bool:
         """Whether the victims of a job depend on what queues have: then a refusal lasts only until that changes."""
-        stops = self.victims is not nobody or self.reclaims is not nobody
+        stops = self.has_victims or self.has_reclaims
         return stops and self.keeps is not nothing_kept

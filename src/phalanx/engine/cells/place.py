@@ -15,7 +15,7 @@ from phalanx.engine.transaction.cells import Found, search, shrink, tenancy_of
 from phalanx.placement.cells.ask import shares_leaves
 from phalanx.placement.place import placement_of
 from phalanx.placement.placement import Slot
-from phalanx.policy.policy import Reserve, always
+from phalanx.policy.policy import Reserve
 from phalanx.protocol.cells_steps import Left
 from phalanx.protocol.reason import Reason
 
@@ -60,7 +60,7 @@ def _refuse(builder: PlanBuilder, candidate: Candidate, reason: Reason) -> Outco
     rank = record.job.queue, record.job.priority < 0
     reserves = policy.reserve is not Reserve.NOBODY
     told = _told(builder, record, reason)
-    if reason in PASSABLE or rank in builder.cell_heads or (policy.backfill is always and not reserves):
+    if reason in PASSABLE or rank in builder.cell_heads or (policy.lets_all_pass and not reserves):
         return Outcome(told)
     builder.cell_heads[rank] = record, due_ms(builder, record) if reserves else None
     return Outcome(told)

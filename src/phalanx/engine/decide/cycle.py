@@ -35,7 +35,7 @@ from phalanx.engine.state.windows import spare_ms
 from phalanx.engine.transaction.transaction import Closed, Transaction
 from phalanx.placement.place import lack
 from phalanx.placement.placement import Lack
-from phalanx.policy.policy import Targets, all_stay
+from phalanx.policy.policy import Targets
 from phalanx.protocol.plan import Plan
 from phalanx.protocol.reason import LACK_REASON, Reason
 
@@ -82,7 +82,7 @@ def decide(state: State, now: int) -> Plan:
             grow_elastic(builder)
         if state.revocable and state.cells is None:
             promote_revocable(builder)
-        if builder.fresh and candidates.none_waits and state.policy.relocates is not all_stay and state.cells is None:
+        if builder.fresh and candidates.none_waits and state.policy.has_relocations and state.cells is None:
             relocate(builder)
         if state.adjustments and state.cells is None:
             adjust_shares(builder)

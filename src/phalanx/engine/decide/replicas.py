@@ -18,7 +18,6 @@ from phalanx.engine.preempt.preemption import PreemptionPlan, plan_preemption
 from phalanx.engine.state.elastic import resizable_roles
 from phalanx.engine.state.records import AttemptRecord, JobRecord, Phase
 from phalanx.engine.state.state import State
-from phalanx.policy.policy import never
 from phalanx.workload.gang import Role
 from phalanx.workload.job import Job
 
@@ -54,7 +53,7 @@ class Replicas:
         """Has the other services grow with what pending jobs have left, where these may be passed."""
         state = self._draft.state
         heads = (state.jobs[waiting.head[1]].job.priority for waiting in state.classes.values())
-        ahead = max(heads, default=None) if state.policy.backfill is never else None
+        ahead = max(heads, default=None) if state.policy.lets_none_pass else None
         while self._waiting:
             attempt = self._waiting.pop()
             if ahead is None or attempt.job.priority > ahead:

@@ -13,7 +13,7 @@ from phalanx.engine.transaction.transaction import Transaction
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import lack, placement_of, slots_of
 from phalanx.placement.placement import Lack, Placement
-from phalanx.policy.policy import Key, anywhere, never
+from phalanx.policy.policy import Key
 from phalanx.protocol.action import ActionId, Resume, Start
 from phalanx.protocol.plan import Claim, Plan, Verdict
 from phalanx.protocol.reason import LACK_REASON
@@ -49,7 +49,7 @@ def _only_pending(state: State) -> JobRecord | None:
 def _place_of(state: State, record: JobRecord) -> Placement | None:
     """Where a job would go. What takes one task anywhere need not be booked to know it."""
     job = record.asked
-    is_plain = job.parallel is None and state.policy.places is anywhere and not state.fit.shunned(job)
+    is_plain = job.parallel is None and not state.policy.chooses_places and not state.fit.shunned(job)
     if is_plain and is_lone(job.gang):
         seat = GangTrial(state.fit, state.packing, job).best_alone(job.gang.roles[0])
         return Placement(slots_of(state.topology, (seat,), 0)) if seat is not None else None
@@ -103,4 +103,4 @@ def start_in_order(state: State) -> Plan | None:
 def _is_strict(state: State) -> bool:
     """Whether jobs start in one order, and no job passes, or is preempted for, one that does not fit."""
     policy = state.policy
-    return policy.backfill is never and not (policy.orders_queues or policy.preempts or state.reserves)
+    return policy.lets_none_pass and not (policy.orders_queues or policy.preempts or state.reserves)

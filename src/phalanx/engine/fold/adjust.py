@@ -13,7 +13,6 @@ from phalanx.cluster.device import Mode, Portion
 from phalanx.engine.state.records import AttemptRecord, Phase, usage_of
 from phalanx.engine.state.state import State
 from phalanx.placement.placement import Placement, Slot
-from phalanx.policy.policy import all_stay, as_they_are
 from phalanx.policy.view import Adjustment
 from phalanx.protocol.action import Action, ActionId, Resize, Resume, Suspend
 from phalanx.protocol.event import Event, Progress
@@ -77,11 +76,11 @@ def company_changed(state: State, attempt: AttemptRecord) -> None:
 
     The policy is asked about all jobs on its devices. One of them may move now, where something is free.
     """
-    moves = state.policy.relocates is not all_stay and state.capacity.free_total > 0
-    if not moves and state.policy.adjusts is as_they_are:
+    moves = state.policy.has_relocations and state.capacity.free_total > 0
+    if not moves and not state.policy.has_adjustments:
         return
     jobs = company(state, attempt.job.id)
-    if state.policy.adjusts is not as_they_are:
+    if state.policy.has_adjustments:
         state.reviews.update(jobs)
     if moves and len(jobs) > 1:
         for booking in attempt.bookings:

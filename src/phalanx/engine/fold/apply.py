@@ -30,7 +30,6 @@ from phalanx.engine.state.state import State
 from phalanx.engine.state.timer import Timer
 from phalanx.engine.transaction.suspension import is_kept
 from phalanx.placement.packings import packing as packing_named
-from phalanx.policy.policy import as_they_are, never, no_wakeup, remember_no_plan, remember_nothing
 from phalanx.policy.registry import policy as policy_named
 from phalanx.protocol.action import ActionId, Repartition, Resize, Resume, Start, Stop, Suspend
 from phalanx.protocol.event import (
@@ -77,12 +76,12 @@ def apply(state: State, record: Record, line: bytes) -> None:
         check_plan(state, body)
         _follow(state, record, line)
         _decision(state, body)
-        if state.policy.observe_plan is not remember_no_plan:
+        if state.policy.observes_plans:
             state.policy.observe_plan(state.memory, body, record.now)
         return
     check(state, body)
     policy = state.policy
-    wakes = policy.next_wakeup is not no_wakeup and _policy_wakes(state, record.now)
+    wakes = policy.has_wakeups and _policy_wakes(state, record.now)
     _follow(state, record, line)
     if state.timers and state.timers[0].at_ms <= record.now:
         _fire_timers(state)
@@ -96,11 +95,11 @@ def apply(state: State, record: Record, line: bytes) -> None:
     _drop_moot_timers(state)
     # The event may have brought another policy.
     policy = state.policy
-    if policy.observe is not remember_nothing:
+    if policy.observes_events:
         policy.observe(state.memory, body, record.now)
     if wakes or isinstance(body, Advice):
         enqueue.rekey_all(state)
-    if policy.adjusts is not as_they_are:
+    if policy.has_adjustments:
         adjust.review(state, body)
 
 
@@ -473,7 +472,7 @@ def _decision(state: State, plan: Plan) -> None:
             attempts.send(state, action)
     for verdict in plan.verdicts:
         state.classes[state.jobs[verdict.job].shape].verdict = verdict.reason
-    if plan.exhaustive or state.policy.backfill is never:
+    if plan.exhaustive or state.policy.lets_none_pass:
         # Whatever the plan itself gives back was looked at while it was made.
         state.clean_seq = state.seq
         state.capacity.grown = 0

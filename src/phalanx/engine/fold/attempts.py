@@ -20,7 +20,7 @@ from phalanx.engine.transaction.suspension import (
     own_memory,
 )
 from phalanx.placement.placement import Placement, in_place
-from phalanx.policy.policy import Targets, nobody
+from phalanx.policy.policy import Targets
 from phalanx.protocol.action import Action, Repartition, Resize, Resume, Start, Stop, Suspend
 from phalanx.protocol.plan import Claim
 
@@ -286,7 +286,7 @@ def started(state: State, attempt: AttemptRecord) -> None:
     if attempt.job.gang.elastic and "resize" not in state.lacks:
         state.elastic[attempt.key] = attempt
         may_give_way(state, attempt)
-    elif is_resumed or state.policy.moves is not nobody or (state.quotas and state.quotas.borrows(record.job.queue)):
+    elif is_resumed or state.policy.has_moves or (state.quotas and state.quotas.borrows(record.job.queue)):
         # An attempt that started in a decision could not be moved or reclaimed in it for a job behind it. One that was
         # resumed after a suspension was left alone until now.
         may_give_way(state, attempt)

@@ -17,7 +17,7 @@ from phalanx.engine.state.records import (
 )
 from phalanx.engine.state.state import State
 from phalanx.placement.place import ever
-from phalanx.policy.policy import Reserve, Targets, always, as_asked, never, no_change
+from phalanx.policy.policy import Reserve, Targets
 from phalanx.protocol.plan import RESERVATIONS_MAX
 from phalanx.protocol.reason import Reason
 from phalanx.workload.gang import Gang
@@ -73,10 +73,7 @@ def _stands_behind_the_head(state: State, record: JobRecord) -> bool:
     """Whether no decision need look at a job for now: it comes after a head that no job may pass."""
     head = state.jobs.get(state.head)
     return (
-        head is not None
-        and state.policy.backfill is never
-        and head.queued is not None
-        and head.queued < state.key(record)
+        head is not None and state.policy.lets_none_pass and head.queued is not None and head.queued < state.key(record)
     )
 
 
@@ -88,7 +85,7 @@ def _has_better_chances(state: State, waiting: EquivalenceClass, record: JobReco
     """
     if state.policy.reserve is Reserve.EVERYBODY and len(state.reservations) < RESERVATIONS_MAX:
         return True
-    place_matters = state.policy.targets is not Targets.KEEP or state.policy.backfill is not always
+    place_matters = state.policy.targets is not Targets.KEEP or not state.policy.lets_all_pass
     if place_matters and state.key(record) < waiting.head[0]:
         return True
     return bool(waiting.lengths_ms) and record.estimate_ms < waiting.lengths_ms[0]
@@ -96,7 +93,7 @@ def _has_better_chances(state: State, waiting: EquivalenceClass, record: JobReco
 
 def _take_shape(state: State, record: JobRecord) -> None:
     """Asks the policy in which shape a gang is to be placed now."""
-    if state.policy.shape is as_asked or record.kept is not None:
+    if not state.policy.shapes_gangs or record.kept is not None:
         return
     gang = shape_now(state, record)
     if gang != record.asked.gang:
@@ -133,7 +130,7 @@ def rekey(state: State, record: JobRecord) -> None:
 
 def _belongs_elsewhere(state: State, record: JobRecord) -> bool:
     """Whether the policy shapes a gang that runs for other GPU types than it has: it is stopped to start there."""
-    if state.policy.shape is as_asked or record.attempt is None:
+    if not state.policy.shapes_gangs or record.attempt is None:
         return False
     tasks = tasks_of(shape_now(state, record).roles)
     nodes, number = state.topology.nodes, state.topology.number
@@ -164,7 +161,7 @@ def _size_all(state: State, in_line: list[str]) -> None:
 
 
 def _expect_change(state: State, record: JobRecord) -> None:
-    if state.policy.changes is not no_change:
+    if state.policy.has_changes:
         at_ms = state.policy.changes(record, state)
         # A change that was expected before is not to come any more.
         record.change_ms = -1 if at_ms is None else max(at_ms, state.now + 1)
@@ -177,7 +174,7 @@ def leave(state: State, record: JobRecord) -> None:
     record.parked = None
     if record.queued is None:
         return
-    if state.policy.backfill is not always:
+    if not state.policy.lets_all_pass:
         # It may have been the head: then another job is, which may fit.
         state.newest_class = state.seq
     if record.overdue and state.quotas:

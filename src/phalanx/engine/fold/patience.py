@@ -9,7 +9,6 @@ from __future__ import annotations
 from phalanx.engine.fold.enqueue import rekey
 from phalanx.engine.state.records import JobRecord
 from phalanx.engine.state.state import State
-from phalanx.policy.policy import never
 from phalanx.protocol.reason import Reason
 
 HOPELESS = (Reason.NEVER_FITS, Reason.QUOTA, Reason.BUDGET)
@@ -74,6 +73,6 @@ def _has_first(state: State, queue: str) -> bool:
 
 
 def _may_go_first(state: State, record: JobRecord) -> bool:
-    if state.policy.backfill is never or state.cells is not None or record.queued is None:
+    if state.policy.lets_none_pass or state.cells is not None or record.queued is None:
         return False
     return state.classes[record.shape].verdict not in HOPELESS

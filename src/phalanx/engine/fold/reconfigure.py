@@ -18,7 +18,7 @@ from phalanx.engine.state.running_order import RunningOrder
 from phalanx.engine.state.state import State
 from phalanx.engine.transaction.suspension import request_of
 from phalanx.placement.packings import packing as packing_named
-from phalanx.policy.policy import Targets, remember_no_plan
+from phalanx.policy.policy import Targets
 from phalanx.policy.registry import policy as policy_named
 from phalanx.policy.view import Adjustment
 from phalanx.protocol.event import ClusterChanged, JobSubmitted
@@ -290,7 +290,7 @@ def change_policy(state: State, policy: str, placement: str) -> None:
     state.reservations = ()
     state.head = ""
     _let_all_run(state)
-    if state.policy.observe_plan is not remember_no_plan:
+    if state.policy.observes_plans:
         state.policy.observe(state.memory, ClusterChanged(state.cluster), state.now)
     for record in state.jobs.values():
         if record.final is None:

@@ -15,7 +15,7 @@ from phalanx.engine.plan.builder import PlanBuilder
 from phalanx.engine.plan.unpreempt import unpreempt
 from phalanx.engine.state.records import JobRecord
 from phalanx.engine.state.state import State
-from phalanx.policy.policy import Targets, always, never
+from phalanx.policy.policy import Targets
 from phalanx.protocol.plan import Verdict
 from phalanx.protocol.reason import LACK_REASON, Reason
 
@@ -65,7 +65,7 @@ class Candidates:
                 return self._candidate(self.state.jobs[job], pending)
             else:
                 self.exhaustive = False
-                if policy.backfill is never:
+                if policy.lets_none_pass:
                     return None
                 pending.queue.open &= ~pending.bit
             self._walk.look_again(pending.queue)
@@ -113,7 +113,7 @@ class Candidates:
             self._reasons.tell(pending, reason)
         record, short = self.state.jobs[pending.job], outcome.short
         borrows = short is not None and self.state.quotas.would_borrow(short.queue, record.need)
-        if outcome.blocks and not borrows and not self.head and self.state.policy.backfill is not always:
+        if outcome.blocks and not borrows and not self.head and not self.state.policy.lets_all_pass:
             self.head = record.job.id
         # With reservations or maintenance a refusal is one of this job, by how long it takes.
         by_length = bool(self.builder.reservations.made or self.state.cluster.maintenance)
@@ -239,7 +239,7 @@ class Candidates:
             self._walk.stand_alone(record)
         if skipped:
             return True
-        passes = self.state.policy.backfill is always or self.state.cells is not None
+        passes = self.state.policy.lets_all_pass or self.state.cells is not None
         if self._walk.rules.lasts or not passes or not self._placed_late:
             return False
         self._placed_late = self._has_blocked = False

@@ -10,7 +10,6 @@ from phalanx.engine.pending.queue import QueueCandidates
 from phalanx.engine.quota.quotas import Most
 from phalanx.engine.state.requests import ALL, Requests
 from phalanx.engine.state.state import State
-from phalanx.policy.policy import no_bound
 
 
 class Headroom:
@@ -19,7 +18,7 @@ class Headroom:
     def __init__(self, state: State, requests: Requests) -> None:
         self.state = state
         self._requests = requests
-        self._is_bounded = state.policy.allows is not no_bound
+        self._is_bounded = state.policy.bounds_jobs
         self._changes = -1
         self._lendable = 0
         self._affordable: dict[str, int] = {}

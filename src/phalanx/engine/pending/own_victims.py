@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from phalanx.engine.state.records import AttemptRecord, JobRecord, PreemptionGroup
 from phalanx.engine.state.state import State
-from phalanx.policy.policy import Key, Targets, nobody
+from phalanx.policy.policy import Key, Targets
 
 
 class OwnVictims:
@@ -27,7 +27,7 @@ class OwnVictims:
         if not self._keeps:
             last = self._last_of(record.job.queue)
             return last is not None and last > self.state.rank(record)
-        if self.state.policy.victims is nobody:
+        if not self.state.policy.has_victims:
             return False
         group = self.state.preemption_group(record.job)
         if group not in self._leaves:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from phalanx.engine.plan.builder import PlanBuilder
 from phalanx.engine.state.state import State
-from phalanx.policy.policy import Reserve, Targets, always, nobody
+from phalanx.policy.policy import Reserve, Targets
 
 
 class Rules(NamedTuple):
@@ -25,9 +25,9 @@ def rules_of(state: State, builder: PlanBuilder) -> Rules:
     policy = state.policy
     # In cells, what grows on one node may let a virtual cell be bound to another; extras come from wherever they are.
     elsewhere = state.cells is not None or builder.extras_are_lent
-    passes = policy.backfill is always and not elsewhere
+    passes = policy.lets_all_pass and not elsewhere
     lasts = passes and policy.targets is not Targets.DRIFT and not policy.victims_vary
     plain = passes and policy.reserve is Reserve.NOBODY and not policy.preempts
-    needs_quota = plain or (lasts and policy.reclaims is nobody and policy.reserve is Reserve.NOBODY)
+    needs_quota = plain or (lasts and not policy.has_reclaims and policy.reserve is Reserve.NOBODY)
     by_quota = bool(state.quotas) and needs_quota
     return Rules(lasts, plain, by_quota)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from phalanx.engine.state.records import AttemptRecord, JobRecord, usage_of
 from phalanx.engine.state.state import State
-from phalanx.policy.policy import Targets, nobody
+from phalanx.policy.policy import Targets
 from phalanx.policy.view import Usage
 
 
@@ -24,7 +24,7 @@ def need_of_others(state: State, head: JobRecord) -> Usage:
 def _preemptible_in_own_queue(state: State, head: JobRecord) -> Iterator[AttemptRecord]:
     """By the policy's victims all of a group or none; under a running order, those behind the head."""
     policy = state.policy
-    if not state.quotas or (policy.targets is Targets.KEEP and policy.victims is nobody):
+    if not state.quotas or (policy.targets is Targets.KEEP and not policy.has_victims):
         return
     for group in state.preemptible_gpus.groups.get(head.job.queue, ()):
         attempts = state.runs[group]

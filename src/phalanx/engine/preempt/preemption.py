@@ -24,7 +24,7 @@ from phalanx.engine.transaction.transaction import Transaction
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import placement_of
 from phalanx.placement.placement import Placement, Slot
-from phalanx.policy.policy import Targets, nobody
+from phalanx.policy.policy import Targets
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ def _lent_claims(state: State, head: JobRecord) -> dict[int, int]:
     """Devices by node that are claimed by a job that borrows, or yields to the head, and so may lose its claim."""
     found: dict[int, int] = {}
     # A job that does not borrow yields to another queue only where the policy reclaims.
-    own = head.job.queue if state.policy.reclaims is nobody else None
+    own = head.job.queue if not state.policy.has_reclaims else None
     for claim in state.waiting_claims.values():
         may_yield = own is None or claim.job.queue == own
         if state.quotas.borrows(claim.job.queue) or (may_yield and state.yields(head, claim)):
@@ -172,7 +172,7 @@ def _move(transaction: Transaction, head: JobRecord, context: Context) -> Preemp
     """
     state = transaction.state
     reclaims = bool(state.quotas) and state.quotas.may_reclaim(head.job.queue, head.need)
-    if "resize" in state.lacks or (state.policy.moves is nobody and not reclaims):
+    if "resize" in state.lacks or (not state.policy.has_moves and not reclaims):
         return None
     if state.capacity.free_total < head.gpus_min or state.shortfall(head) is not None:
         return None
@@ -281,7 +281,7 @@ def _with_all_gone(
 def _stop(transaction: Transaction, head: JobRecord, context: Context) -> PreemptionPlan | None:
     """Has attempts stopped, of queues beyond their fair shares where that takes no more victims."""
     room = _stop_by(transaction, head, context, Stopping(transaction, head, context))
-    if room is None or not transaction.state.quotas or transaction.state.policy.reclaims is nobody:
+    if room is None or not transaction.state.quotas or not transaction.state.policy.has_reclaims:
         return room
     fair = FairStopping(transaction, head, context)
     if fair.may_all_go(room.victims):
@@ -327,7 +327,7 @@ def _stop_own_and_others(transaction: Transaction, head: JobRecord, context: Con
 def _may_stop_any(state: State, head: JobRecord) -> bool:
     """Whether any attempt would be stopped for a head whatever the order: by the policy, or because it borrows."""
     policy = state.policy
-    if policy.targets is Targets.KEEP and (policy.victims is not nobody or policy.reclaims is not nobody):
+    if policy.targets is Targets.KEEP and (policy.has_victims or policy.has_reclaims):
         return True
     return bool(state.quotas) and any(
         state.preemptible_gpus.groups.get(inner.path)

@@ -12,7 +12,7 @@ from phalanx.engine.state.state import State
 from phalanx.engine.transaction.suspension import hold_kept
 from phalanx.engine.transaction.transaction import Transaction
 from phalanx.placement.gang import GangTrial
-from phalanx.policy.policy import Targets, nobody
+from phalanx.policy.policy import Targets
 from phalanx.policy.view import Usage
 
 
@@ -49,7 +49,7 @@ class Stopping:
         state, head = self.state, self.head
         if not state.quotas and not self._varies:
             return self._giving_way()
-        if not state.quotas or state.policy.reclaims is not nobody:
+        if not state.quotas or state.policy.has_reclaims:
             return state.runs
         borrowing = state.quotas.borrowers_for(head.job.queue, self._needs())
         queues = dict.fromkeys((head.job.queue, *(inner.path for each in borrowing for inner in each.within)))

@@ -7,7 +7,6 @@ from collections.abc import Hashable
 from phalanx.engine.state.records import FOREVER_MS, JobRecord, form_of
 from phalanx.engine.transaction.transaction import Transaction
 from phalanx.engine.transaction.undo_log import Step
-from phalanx.policy.policy import anywhere
 from phalanx.protocol.plan import Reservation
 
 
@@ -61,7 +60,7 @@ class BlockedSeats:
     def _by_form_alone(self, record: JobRecord) -> bool:
         """Whether neither the length nor the queue of a job decides on where it may lie."""
         state = self._transaction.state
-        return not (state.cluster.maintenance or record.asked.gang.elastic or state.policy.places is not anywhere)
+        return not (state.cluster.maintenance or record.asked.gang.elastic or state.policy.chooses_places)
 
 
 def _are_the_same(some: list[Reservation], others: list[Reservation]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from phalanx.cluster.queues import ancestors
 from phalanx.engine.state.records import JobRecord
 from phalanx.engine.state.state import State
-from phalanx.policy.policy import Key, no_queues
+from phalanx.policy.policy import Key
 
 LEAF, INNER = 0, 1
 """Of two queues that are equal at a level, one without queues inside goes first: its key ends there."""
@@ -19,7 +19,7 @@ WHOLE = 0
 def queue_key(state: State, queue: str) -> Key:
     """The key of a queue, which goes before those of its jobs."""
     policy = state.policy
-    if policy.level_order is no_queues:
+    if not policy.orders_levels:
         return policy.queue_order(queue, state.usage(queue), state)
     if not state.quotas:
         return policy.level_order(queue, state.usage(queue), state)
@@ -45,9 +45,9 @@ class QueueKeys:
     def __init__(self, state: State) -> None:
         self.state = state
         policy = state.policy
-        self._has_levels = bool(state.quotas) and policy.level_order is not no_queues
+        self._has_levels = bool(state.quotas) and policy.orders_levels
         self._orders = policy.orders_queues
-        self._order = policy.level_order if policy.level_order is not no_queues else policy.queue_order
+        self._order = policy.level_order if policy.orders_levels else policy.queue_order
         self.now: list[Key] = [()]
         self.around: list[int] = [WHOLE]
         self.inside: list[list[int]] = [[]]

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from phalanx.engine.state.records import JobRecord
 from phalanx.engine.state.state import State
-from phalanx.policy.policy import always
 from phalanx.protocol.reason import Reason
 
 SCATTERED = (Reason.FRAGMENTED, Reason.TOPOLOGY)
@@ -18,7 +17,7 @@ TRIED_MAX = 32
 def first_scattered(state: State) -> list[JobRecord]:
     """Pending jobs that a defragmentation may help, in order. Where no job may pass the head, that is the head."""
     found = sorted(scattered(state), key=state.key)
-    if state.policy.backfill is not always:
+    if not state.policy.lets_all_pass:
         found = [record for record in found if record.job.id == state.head]
     return found[:TRIED_MAX]
 

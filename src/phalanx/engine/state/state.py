@@ -38,7 +38,7 @@ from phalanx.engine.state.timer import Timer
 from phalanx.placement.fit import Fit
 from phalanx.placement.pack import Packing
 from phalanx.placement.placement import Placement
-from phalanx.policy.policy import Key, Memory, Minds, Policy, Reserve, Targets, all_stay, no_wakeup
+from phalanx.policy.policy import Key, Memory, Minds, Policy, Reserve, Targets
 from phalanx.policy.registry import policy as policy_named
 from phalanx.policy.view import Adjustment, NodeView, Usage
 from phalanx.protocol.action import ActionId, Repartition
@@ -468,7 +468,7 @@ class State:
         """When something happens with no event from outside."""
         # Asked at every event, so that it is written out: generators cost more than what they would go through.
         soonest = self.timers[0].at_ms if self.timers else None
-        if self.policy.next_wakeup is not no_wakeup:
+        if self.policy.has_wakeups:
             at_ms = self.policy.next_wakeup(self.memory, self.now)
             if at_ms is not None and (soonest is None or at_ms < soonest):
                 soonest = at_ms
@@ -515,7 +515,7 @@ class State:
             or self.adjustments
             or (self.reservations and (self.reservations_stale or self._is_reserved_time))
             or self.policy.targets is Targets.DRIFT
-            or self.policy.relocates is not all_stay
+            or self.policy.has_relocations
             or self.policy.victims_vary
         )
 
@@ -539,7 +539,7 @@ class State:
             or self.cells is not None
             or self.cluster.maintenance
             or self.defragmented_ms == self.now
-            or self.policy.relocates is not all_stay
+            or self.policy.has_relocations
         )
 
     @property

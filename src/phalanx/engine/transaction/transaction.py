@@ -14,7 +14,6 @@ from phalanx.engine.state.windows import closing
 from phalanx.engine.transaction import cells as cells_seats
 from phalanx.engine.transaction.undo_log import UndoLog
 from phalanx.placement.gang import GangTrial, Seat
-from phalanx.policy.policy import anywhere
 from phalanx.policy.view import Usage
 from phalanx.protocol.action import Repartition
 from phalanx.workload.gang import Gang, Role
@@ -113,7 +112,7 @@ class Transaction(UndoLog):
             job = replace(job, gang=sized(job.gang, record.sizes))
         if self.state.quotas and job.gang.elastic:
             job = replace(job, gang=within(job.gang, lambda need: self._allows(job.queue, need)))
-        if self.state.policy.places is not anywhere:
+        if self.state.policy.chooses_places:
             return self._seat_in_places(record, job)
         return self.seat_job(job)
 

@@ -33,7 +33,6 @@ from phalanx.engine.why.present import present_reason
 from phalanx.engine.why.suppose import Supposition, copied
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import ever
-from phalanx.policy.policy import as_asked, remember_nothing
 from phalanx.protocol.reason import Reason
 from phalanx.workload.job import Job
 
@@ -181,10 +180,10 @@ class _Search:
         self.record = record
         self.job = record.job.id
         self._trials = self._work = 0
-        observes = state.policy.observe is not remember_nothing
+        observes = state.policy.observes_events
         self._memory = copied(state.memory) if observes else None
         # Where no attempt is preempted and gangs are placed as they were asked for, a job without a place gets none.
-        self._needs_a_seat = not state.makes_room and state.policy.shape is as_asked
+        self._needs_a_seat = not state.makes_room and not state.policy.shapes_gangs
 
     def found(self) -> Iterator[Change]:
         """What would help, in the order of the kinds."""

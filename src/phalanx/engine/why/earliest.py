@@ -18,7 +18,7 @@ from phalanx.engine.state.windows import closing
 from phalanx.engine.transaction.transaction import Closed, Opened, Transaction
 from phalanx.engine.why.evidence import beyond_quota, expected_end_ms, would_yield
 from phalanx.placement.place import ever
-from phalanx.policy.policy import Targets, no_change
+from phalanx.policy.policy import Targets
 from phalanx.protocol.reason import Reason
 from phalanx.workload.job import After, Dependency
 
@@ -278,7 +278,7 @@ def _may_give_way(state: State, record: JobRecord, attempt: AttemptRecord) -> bo
     if not attempt.stoppable and not attempt.job.gang.elastic:
         return False
     ranks = state.policy.targets is not Targets.KEEP and not (state.quotas and record.job.queue != attempt.job.queue)
-    changes = state.policy.targets is Targets.DRIFT or state.policy.changes is not no_change
+    changes = state.policy.targets is Targets.DRIFT or state.policy.has_changes
     return (ranks and changes) or would_yield(state, record, attempt)
 
 

@@ -10,7 +10,7 @@ from phalanx.cluster.queues import ancestors
 from phalanx.engine.state.records import JobRecord
 from phalanx.engine.state.state import State
 from phalanx.policy.factor import Measure
-from phalanx.policy.policy import Key, no_measures, no_queues
+from phalanx.policy.policy import Key
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,9 @@ def position(state: State, record: JobRecord) -> Position | None:
 
 def _levels(state: State, queue: str, waiting: Iterable[str]) -> tuple[Level, ...]:
     policy = state.policy
-    if policy.measures is no_measures and not policy.orders_queues:
+    if not policy.has_measures and not policy.orders_queues:
         return ()
-    if not state.quotas or policy.queue_order is not no_queues:
+    if not state.quotas or policy.orders_all_queues:
         return (_level(state, queue, waiting),)
     beside: dict[str, dict[str, None]] = {}
     for each in waiting:
@@ -83,5 +83,5 @@ def _level(state: State, path: str, beside: Iterable[str]) -> Level:
 
 def _key(state: State, path: str) -> Key:
     policy = state.policy
-    order = policy.level_order if policy.level_order is not no_queues else policy.queue_order
+    order = policy.level_order if policy.orders_levels else policy.queue_order
     return order(path, state.usage(path), state)

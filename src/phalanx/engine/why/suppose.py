@@ -24,7 +24,7 @@ from phalanx.engine.state.state import State
 from phalanx.engine.transaction.transaction import Transaction
 from phalanx.engine.why.change import CLUSTER_CHANGES, Change, ChangeKind, altered, changed
 from phalanx.engine.why.present import present_reason
-from phalanx.policy.policy import Memory, as_asked, no_bound, remember_nothing
+from phalanx.policy.policy import Memory, no_bound
 from phalanx.protocol.action import Resize, Stop
 from phalanx.protocol.event import (
     AttemptEnded,
@@ -192,7 +192,7 @@ class Supposition:
     def _tell(self, event: Event) -> None:
         """Has the policy hear of an event, on a copy of what it remembers."""
         state = self.state
-        if state.policy.observe is not remember_nothing:
+        if state.policy.observes_events:
             state.memory = copied(state.memory)
             state.policy.observe(state.memory, event, state.now)
 
@@ -303,7 +303,7 @@ class Supposition:
         if array is not None:
             self.state.array_parked[record.job.array_of] = dict(array)
         self._save_class(record.shape)
-        if self.state.policy.shape is not as_asked:
+        if self.state.policy.shapes_gangs:
             asked = replace(record.job, gang=shape_now(self.state, record))
             self._save_class(shape_of(asked, self.state.tells_apart))
 
