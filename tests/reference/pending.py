@@ -24,6 +24,7 @@ from phalanx.engine.preempt.need import need_of_others
 from phalanx.engine.state.order import whole_key
 from phalanx.engine.state.records import AttemptRecord, JobRecord
 from phalanx.engine.state.state import State
+from phalanx.engine.state.yielding import may_yield
 from phalanx.placement.cells.ask import priority_of
 from phalanx.placement.place import lack
 from phalanx.policy.policy import Key, Reserve, Targets
@@ -221,7 +222,7 @@ class PlainCandidates:
         own = [each for each in state.attempts_present() if each.job.queue == record.job.queue]
         if state.policy.targets is not Targets.KEEP:
             return any(state.order(state.jobs[each.job.id]) > state.rank(record) for each in own)
-        return any(state.may_yield(record, each) for each in own)
+        return any(may_yield(state, record, each) for each in own)
 
     def may_reclaim(self, record: JobRecord) -> bool:
         quotas = self.state.quotas

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from phalanx.engine.decide.cycle import decide
 from phalanx.engine.fold.apply import apply
 from phalanx.engine.state.journal import Journal, encode
+from phalanx.engine.state.settled import stale
 from phalanx.engine.state.state import State
 from phalanx.policy.policy import Targets
 from phalanx.protocol.event import Event, TimerDue
@@ -33,7 +34,7 @@ def propose(state: State, journal: Journal, now: int) -> Plan:
 
 def adopt(state: State, journal: Journal, plan: Plan, now: int) -> None:
     """Applies a decision that was proposed last, if it changes anything."""
-    if plan.news(state.head) or state.stale:
+    if plan.news(state.head) or stale(state):
         record(state, journal, plan, now)
 
 

@@ -30,6 +30,7 @@ from phalanx.engine.preempt.preemption import (
 from phalanx.engine.preempt.upper_bound import UpperBound
 from phalanx.engine.state.records import JobRecord
 from phalanx.engine.state.scattered import first_scattered
+from phalanx.engine.state.settled import unsettled
 from phalanx.engine.state.state import State
 from phalanx.engine.state.windows import spare_ms
 from phalanx.engine.transaction.transaction import Closed, Transaction
@@ -42,7 +43,7 @@ from phalanx.protocol.reason import LACK_REASON, Reason
 
 def decide(state: State, now: int) -> Plan:
     """What to start and stop at `now`, and why the rest is pending."""
-    if not state.unsettled:
+    if not unsettled(state):
         return Plan(head=state.head)
     if state.policy.targets is not Targets.KEEP:
         state.settle_running_order()

@@ -8,6 +8,7 @@ from heapq import heapify, heappop, heapreplace
 
 from phalanx.engine.plan.begin import begin
 from phalanx.engine.state.records import JobRecord
+from phalanx.engine.state.settled import is_plain
 from phalanx.engine.state.state import State
 from phalanx.engine.transaction.transaction import Transaction
 from phalanx.placement.gang import GangTrial
@@ -22,7 +23,7 @@ from phalanx.workload.shape import is_lone
 
 def short_plan(state: State) -> Plan | None:
     """The plan of a decision that needs no line; None where there is more to decide."""
-    if not state.is_plain:
+    if not is_plain(state):
         return None
     return start_alone(state) or start_in_order(state)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from phalanx.engine.state.records import AttemptRecord, JobRecord, PreemptionGroup
 from phalanx.engine.state.state import State
+from phalanx.engine.state.yielding import may_yield
 from phalanx.policy.policy import Key, Targets
 
 
@@ -43,7 +44,7 @@ class OwnVictims:
         return self._last[queue]
 
     def _any_leaves(self, record: JobRecord) -> bool:
-        return any(self.state.may_yield(record, attempt) for attempt in self._attempts(record.job.queue))
+        return any(may_yield(self.state, record, attempt) for attempt in self._attempts(record.job.queue))
 
     def _attempts(self, queue: str) -> Iterator[AttemptRecord]:
         for group in self.state.preemptible_gpus.groups.get(queue, ()):

@@ -12,6 +12,7 @@ from phalanx.engine.plan.builder import PlanBuilder
 from phalanx.engine.state.records import JobRecord, PreemptionGroup
 from phalanx.engine.state.requests import ALL, Request, Requests
 from phalanx.engine.state.state import State
+from phalanx.engine.state.yielding import yields
 from phalanx.policy.policy import Targets
 
 NODES_MAX = 64
@@ -104,11 +105,11 @@ class Potential:
         return _at_least(found)
 
     def _preemptible(self, node: int, record: JobRecord) -> int:
-        leaving, yields = self.builder.leaving, self.state.yields
+        leaving = self.builder.leaving
         return sum(
             booking.devices.bit_count()
             for attempt in self.state.on_node.get(node, {}).values()
-            if attempt.key in leaving or yields(record, attempt)
+            if attempt.key in leaving or yields(self.state, record, attempt)
             for booking in attempt.bookings
             if booking.node == node
         )

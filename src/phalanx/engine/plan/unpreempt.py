@@ -8,6 +8,7 @@ from phalanx.engine.plan.builder import PlanBuilder
 from phalanx.engine.preempt.preemption import PreemptionPlan, plan_beside_terminating
 from phalanx.engine.preempt.stops import may_stop
 from phalanx.engine.state.records import AttemptRecord, JobRecord, Phase, StopReason, usage_of
+from phalanx.engine.state.yielding import yields
 from phalanx.protocol.action import Action, Stop
 from phalanx.protocol.plan import Claim
 
@@ -51,7 +52,7 @@ def _instead_of(builder: PlanBuilder, victim: AttemptRecord) -> list[AttemptReco
             may_stop(attempt)
             and attempt.phase is not Phase.CLAIMED
             and attempt.key not in untouchable
-            and all(builder.state.yields(head, attempt) for head in heads)
+            and all(yields(builder.state, head, attempt) for head in heads)
         ):
             chosen.append(attempt)
             lacking -= attempt.gpus

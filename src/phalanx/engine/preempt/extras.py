@@ -10,6 +10,7 @@ from phalanx.engine.preempt.way import Context
 from phalanx.engine.state.elastic import surplus
 from phalanx.engine.state.records import AttemptRecord, JobRecord, gpu_permille_of, usage_of
 from phalanx.engine.state.state import State
+from phalanx.engine.state.yielding import spares
 from phalanx.engine.transaction.transaction import Transaction
 from phalanx.placement.placement import Slot
 from phalanx.workload.job import Kind
@@ -65,4 +66,4 @@ def _is_owed(head: JobRecord, attempt: AttemptRecord, state: State) -> bool:
     """A queue keeps its nominal quota; what it borrows goes to jobs of other queues, while it borrows."""
     if not state.quotas or head.job.queue == attempt.job.queue:
         return True
-    return state.quotas.borrows(attempt.job.queue) and not state.spares(head, attempt)
+    return state.quotas.borrows(attempt.job.queue) and not spares(state, head, attempt)

@@ -10,6 +10,7 @@ from phalanx.engine.preempt.way import Context
 from phalanx.engine.state.elastic import count_of
 from phalanx.engine.state.records import AttemptRecord, JobRecord, Phase, PreemptionGroup
 from phalanx.engine.state.windows import closing
+from phalanx.engine.state.yielding import spares
 from phalanx.engine.transaction.transaction import Closed, Transaction
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import placement_of
@@ -62,7 +63,7 @@ class Moving:
             and attempt.key not in self.context.untouchable
             and not record.job.gang.elastic
             and all(booking.portion is None for booking in attempt.bookings)
-            and not self.state.spares(self.head, attempt)
+            and not spares(self.state, self.head, attempt)
         )
 
     def together(self, candidates: list[AttemptRecord]) -> list[AttemptRecord]:

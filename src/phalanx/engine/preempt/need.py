@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from phalanx.engine.state.records import AttemptRecord, JobRecord, usage_of
 from phalanx.engine.state.state import State
+from phalanx.engine.state.yielding import may_yield, yields
 from phalanx.policy.policy import Targets
 from phalanx.policy.view import Usage
 
@@ -29,6 +30,6 @@ def _preemptible_in_own_queue(state: State, head: JobRecord) -> Iterator[Attempt
     for group in state.preemptible_gpus.groups.get(head.job.queue, ()):
         attempts = state.runs[group]
         if policy.targets is not Targets.KEEP:
-            yield from (attempt for attempt in attempts.values() if state.yields(head, attempt))
-        elif attempts and state.may_yield(head, next(iter(attempts.values()))):
+            yield from (attempt for attempt in attempts.values() if yields(state, head, attempt))
+        elif attempts and may_yield(state, head, next(iter(attempts.values()))):
             yield from attempts.values()

@@ -19,6 +19,7 @@ from phalanx.engine.preempt.way import Context
 from phalanx.engine.state.elastic import surplus
 from phalanx.engine.state.records import AttemptRecord, JobRecord, gpu_permille_of, usage_of
 from phalanx.engine.state.state import State
+from phalanx.engine.state.yielding import yields
 from phalanx.engine.transaction.suspension import loss_gpu_ms
 from phalanx.engine.transaction.transaction import Transaction
 from phalanx.placement.gang import GangTrial
@@ -144,7 +145,7 @@ def _lent_claims(state: State, head: JobRecord) -> dict[int, int]:
     own = head.job.queue if not state.policy.has_reclaims else None
     for claim in state.waiting_claims.values():
         may_yield = own is None or claim.job.queue == own
-        if state.quotas.borrows(claim.job.queue) or (may_yield and state.yields(head, claim)):
+        if state.quotas.borrows(claim.job.queue) or (may_yield and yields(state, head, claim)):
             for booking in claim.bookings:
                 found[booking.node] = found.get(booking.node, 0) | booking.devices
     return found
@@ -356,7 +357,7 @@ def _spare(state: State, head: JobRecord, context: Context) -> list[Member]:
         (attempt, slot)
         for attempt in state.elastic.values()
         if attempt.key not in context.untouchable
-        and state.yields(head, attempt)
+        and yields(state, head, attempt)
         and (attempt.created_ms < context.now or not state.policy.victims_vary or attempt.job.queue == head.job.queue)
         for slot in surplus(attempt)
         if excess.give(attempt.job.queue, gpu_permille_of((booking_of(attempt, slot),)))

@@ -9,6 +9,7 @@ from phalanx.engine.preempt.need import need_of_others
 from phalanx.engine.preempt.way import Context
 from phalanx.engine.state.records import AttemptRecord, JobRecord, Phase, PreemptionGroup, usage_of
 from phalanx.engine.state.state import State
+from phalanx.engine.state.yielding import could_yield, spares, yields
 from phalanx.engine.transaction.suspension import hold_kept
 from phalanx.engine.transaction.transaction import Transaction
 from phalanx.placement.gang import GangTrial
@@ -65,7 +66,7 @@ class Stopping:
 
     def group_goes(self, attempt: AttemptRecord) -> bool:
         """As the policy and the quotas say, now or once other victims have left."""
-        return self.state.could_yield(self.head, attempt, self._needs())
+        return could_yield(self.state, self.head, attempt, self._needs())
 
     def _needs(self) -> Usage:
         """What the head needs of other queues at least: of those in its own, the policy's victims go before."""
@@ -79,7 +80,7 @@ class Stopping:
 
         Else a job that has just taken its queue beyond what it keeps would be stopped by one refused before it.
         """
-        if not may_stop(attempt) or attempt.key in self.context.untouchable or self.state.spares(self.head, attempt):
+        if not may_stop(attempt) or attempt.key in self.context.untouchable or spares(self.state, self.head, attempt):
             return False
         if not self._varies or attempt.job.queue == self.head.job.queue:
             return True
@@ -130,7 +131,7 @@ class Stopping:
 
     def _may_go(self, victim: AttemptRecord) -> bool:
         """Whether one may be preempted, as queues are once those before it are."""
-        return self.state.yields(self.head, victim)
+        return yields(self.state, self.head, victim)
 
     def _seat_without(self, victims: list[AttemptRecord]) -> GangTrial | None:
         """Places the head where the victims may be now."""
@@ -181,7 +182,7 @@ class OrderedStopping(Stopping):
     def goes(self, attempt: AttemptRecord) -> bool:
         """Of its own queue those behind the head."""
         is_own = attempt.job.queue == self.head.job.queue
-        return super().goes(attempt) and (not is_own or self.state.yields(self.head, attempt))
+        return super().goes(attempt) and (not is_own or yields(self.state, self.head, attempt))
 
     def _needs(self) -> Usage:
         if self._needed is None:

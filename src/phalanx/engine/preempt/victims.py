@@ -15,6 +15,7 @@ from phalanx.engine.preempt.excess import Excess
 from phalanx.engine.preempt.way import Context, Way
 from phalanx.engine.quota.account import GPUS
 from phalanx.engine.state.records import AttemptRecord, JobRecord, PreemptionGroup, gpu_permille_of
+from phalanx.engine.state.yielding import yields
 from phalanx.engine.transaction.suspension import loss_gpu_ms
 from phalanx.engine.transaction.transaction import Transaction
 from phalanx.placement.gang import GangTrial
@@ -212,7 +213,7 @@ class VictimSearch:
 
     def _behind(self) -> Iterator[AttemptRecord]:
         for attempt in self.state.behind(self.state.rank(self.head)):
-            if self.way.goes(attempt) and (not self.state.quotas or self.state.yields(self.head, attempt)):
+            if self.way.goes(attempt) and (not self.state.quotas or yields(self.state, self.head, attempt)):
                 yield attempt
 
     def _add_up(

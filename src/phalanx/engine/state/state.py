@@ -342,64 +342,6 @@ class State:
             self._settled_seq = self.seq
             self.standing.settle(lambda attempt: self.order(self.jobs[attempt.job.id]))
 
-    def yields(self, head: JobRecord, attempt: AttemptRecord) -> bool:
-        """Whether an attempt may be stopped or shrunk for a head now."""
-        if self.spares(head, attempt):
-            return False
-        if self.may_yield(head, attempt):
-            return True
-        if self.policy.targets is Targets.KEEP or (self.quotas and head.job.queue != attempt.job.queue):
-            return False
-        return self.order(self.jobs[attempt.job.id]) > self.rank(head)
-
-    def may_yield(self, head: JobRecord, attempt: AttemptRecord) -> bool:
-        """Whether attempts of this one's queue and priority yield to a head, whatever the running order.
-
-        The policy decides in one queue. Across queues a head that would not borrow reclaims what is borrowed, and what
-        the policy reclaims. The policy's order does not count there: else a job that reclaims and one that goes before
-        could stop one another for ever.
-        """
-        if self.quotas and head.job.queue != attempt.job.queue:
-            deserves = self.quotas.reclaims(head.job.queue, head.need, attempt.job.queue)
-            return deserves or self.policy.reclaims(head, attempt, self)
-        return self.policy.targets is Targets.KEEP and self.policy.victims(head, attempt, self)
-
-    def could_yield(self, head: JobRecord, attempt: AttemptRecord, need: Usage) -> bool:
-        """Likewise, once other attempts have left: of the needed quota, so much has to come from other queues."""
-        if self.quotas and self.quotas.could_reclaim(head.job.queue, need, attempt.job.queue):
-            return True
-        return self.may_yield(head, attempt)
-
-    def spares(self, head: JobRecord, attempt: AttemptRecord) -> bool:
-        """Whether an attempt is protected, whatever queues have. Either it has not yet run for as long as its queue
-        lets every job run, or the head's own job has made way for it.
-        """
-        if not self.quotas:
-            return False
-        if head.job.queue != attempt.job.queue and self.has_made_way(head, attempt):
-            return True
-        least_ms = self.quotas.least_run_ms(head.job.queue, attempt.job.queue)
-        return attempt.started_ms >= 0 and self.now - attempt.started_ms < least_ms
-
-    def has_made_way(self, head: JobRecord, attempt: AttemptRecord) -> bool:
-        """Whether a job was stopped for an attempt's job, or for one that was stopped for it in turn, and so on.
-
-        Across queues such a job never preempts that one: else jobs of two queues, of which each goes before another of
-        its own queue and may reclaim from one of the other, would stop one another for ever. A cycle of preemptions has
-        a step across queues, unless all its jobs are of one queue, in which the order of the policy excludes it.
-        """
-        if not head.made_way_for:
-            return False
-        found, after = {head.job.id}, [head]
-        while after:
-            for job in after.pop().made_way_for:
-                if job == attempt.job.id:
-                    return True
-                if job not in found and job in self.jobs:
-                    found.add(job)
-                    after.append(self.jobs[job])
-        return False
-
     @property
     def makes_room(self) -> bool:
         """Whether any attempt is ever stopped, shrunk or moved for a job."""
@@ -495,56 +437,6 @@ class State:
         if self.head and self.record(self.head).shape != record.shape and verdict not in lasting:
             return Reason.BEHIND
         return verdict
-
-    @property
-    def stale(self) -> bool:
-        """Whether something has grown or appeared since all equivalence classes were last looked at."""
-        return bool(self.classes) and (bool(self.capacity.grown) or self.newest_class > self.clean_seq)
-
-    @property
-    def unsettled(self) -> bool:
-        """Whether a decision could change anything: not where all was looked at and nothing has grown since."""
-        return bool(
-            self.stale
-            or self.to_stop
-            or self.waiting_claims
-            or self.preparing
-            or self.defragmented_ms == self.now
-            or self.elastic
-            or self.revocable
-            or self.adjustments
-            or (self.reservations and (self.reservations_stale or self._is_reserved_time))
-            or self.policy.targets is Targets.DRIFT
-            or self.policy.has_relocations
-            or self.policy.victims_vary
-        )
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether a decision is about pending jobs, and nothing else.
-
-        There are no quotas, cells or reservations. No attempt is to be stopped, waits for its devices, or could be
-        resized or moved. No device was ever shared or repartitioned.
-        """
-        return not (
-            self.capacity.loads
-            or self.to_stop
-            or self.waiting_claims
-            or self.preparing
-            or self.elastic
-            or self.revocable
-            or self.adjustments
-            or self.reservations
-            or self.quotas.accounts
-            or self.cells is not None
-            or self.cluster.maintenance
-            or self.defragmented_ms == self.now
-            or self.policy.has_relocations
-        )
-
-    @property
-    def _is_reserved_time(self) -> bool:
-        return any(reservation.at_ms <= self.now for reservation in self.reservations)
 
     def fingerprint(self) -> tuple[object, ...]:
         """Everything true of the State, for comparing two moments or two histories."""

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from phalanx.engine.decide.cycle import decide
 from phalanx.engine.state.records import AttemptRecord, JobRecord, Phase
+from phalanx.engine.state.settled import unsettled
 from phalanx.engine.state.state import State
 from phalanx.engine.transaction.transaction import Transaction
 from phalanx.engine.why.candidates import (
@@ -81,7 +82,7 @@ def changes(state: State, job: str) -> tuple[Change, ...]:
 
 def _starts_anyway(state: State, job: str) -> bool:
     """Whether nothing is missing but a decision."""
-    return state.unsettled and job in decide(state, state.now).starts
+    return unsettled(state) and job in decide(state, state.now).starts
 
 
 def after_the_cause(state: State, job: str, reason: Reason) -> Next | None:

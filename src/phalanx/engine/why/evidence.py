@@ -17,6 +17,7 @@ from phalanx.engine.reserve.quota_reservations import QuotaReservation
 from phalanx.engine.state.records import FOREVER_MS, AttemptRecord, JobRecord, usage_of
 from phalanx.engine.state.state import State
 from phalanx.engine.state.windows import too_soon, under_way
+from phalanx.engine.state.yielding import has_made_way, may_yield
 from phalanx.engine.why.change import Other
 from phalanx.placement.place import largest_task, telling_task
 from phalanx.policy.policy import Targets
@@ -201,9 +202,9 @@ def spared_for(state: State, record: JobRecord) -> tuple[Spared, ...]:
 
 def would_yield(state: State, record: JobRecord, attempt: AttemptRecord) -> bool:
     """Whether an attempt would yield to a job, were it not for the time that its queue lets every job run."""
-    if record.job.queue != attempt.job.queue and state.has_made_way(record, attempt):
+    if record.job.queue != attempt.job.queue and has_made_way(state, record, attempt):
         return False
-    if state.may_yield(record, attempt):
+    if may_yield(state, record, attempt):
         return True
     ranks = state.policy.targets is not Targets.KEEP and record.job.queue == attempt.job.queue
     return ranks and state.order(state.jobs[attempt.job.id]) > state.rank(record)
