@@ -12,32 +12,22 @@ from phalanx.cluster.cluster import Health
 from phalanx.engine.preempt.preemption import PreemptionPlan
 from phalanx.engine.reserve.blocked import BlockedReservations, BlockedSeats
 from phalanx.engine.reserve.blocks import Blocks
+from phalanx.engine.reserve.earliest import EarliestSearch, Interval
 from phalanx.engine.reserve.overlap import draw_on_the_same, meet, without
 from phalanx.engine.reserve.profile import End, Profile, Release, Underway
 from phalanx.engine.state.order import whole_key
 from phalanx.engine.state.records import FOREVER_MS, AttemptRecord, JobRecord
 from phalanx.engine.transaction.transaction import Closed, Cut, Opened, Transaction
 from phalanx.placement.gang import GangTrial
-from phalanx.placement.place import placement_of
-from phalanx.placement.placement import Placement
 from phalanx.policy.policy import Key, Reserve
 from phalanx.protocol.plan import RESERVATIONS_MAX, Reservation
 from phalanx.protocol.reason import Reason
 
 DEPTHS = {Reserve.NOBODY: 0, Reserve.HEAD: 1, Reserve.EVERYBODY: RESERVATIONS_MAX}
 
-SOON_MS = 1_000
-"""No reserved time is nearer than this: a job that could start at once does, and the rest is looked at again then."""
-
-MOMENTS_MAX = 64
-"""Moments tried for one reservation among several."""
-
 MAKES_MAX = 128
 """Reservations that one decision makes for overdue jobs: a bound on work. Past it those that are made stay as they are.
 The rest is made when pending jobs are next looked at, since something grew."""
-
-Interval = tuple[int, int, tuple[Booking, ...]]
-"""From when to when which devices are reserved: from the earliest moment at which the job could start."""
 
 
 class Reservations:
@@ -51,6 +41,7 @@ class Reservations:
         self.transaction = transaction
         self._underway = underway
         self._profile = Profile(transaction, now, underway)
+        self._search = EarliestSearch(transaction, now, self._profile)
         self.state = transaction.state
         self.now = now
         self.depth = DEPTHS[self.state.policy.reserve]
@@ -104,7 +95,7 @@ class Reservations:
 
     def _may_start(self, record: JobRecord) -> bool:
         """Whether a job whose time has come finds what was reserved for it; then that stays so until its turn."""
-        return self.state.shortfall(record) is None and self._try(record) is not None
+        return self.state.shortfall(record) is None and self._search.place(record) is not None
 
     def seat(self, record: JobRecord) -> GangTrial | None:
         """Places a job so that it delays no job before it that has a reservation.
@@ -205,7 +196,7 @@ class Reservations:
         awaited = self._profile.late_on(self.state.bookings(self.state.jobs[made.job].asked, made.placement))
         self._profile.release([end for end in ends if not self._profile.is_late(end) or end[1] in awaited])
         with self._in_a_moment(), Opened(self.state):
-            found = self._try(self.state.jobs[made.job], at_ms)
+            found = self._search.place(self.state.jobs[made.job], at_ms)
         self.transaction.undo_to(mark)
         return found is not None
 
@@ -434,7 +425,7 @@ class Reservations:
         if len(self.made) < self.depth:
             self._makes_left -= 1
             with self._in_a_moment(), Opened(self.state):
-                found = self._earliest(record)
+                found = self._search.find(record, self._intervals)
             if found is not None:
                 self._add(record, found)
 
@@ -444,87 +435,3 @@ class Reservations:
         # One that could have started before could start now.
         since_ms = max(reservation.could_start_ms, self.now)
         self._intervals.append((since_ms, since_ms + record.estimate_ms, bookings))
-
-    def _earliest(self, record: JobRecord) -> Reservation | None:
-        alone = not self._intervals and not self.state.cluster.maintenance
-        return self._beside_none(record) if alone else self._beside_others(record)
-
-    def _beside_none(self, record: JobRecord) -> Reservation | None:
-        """The first moment at which running attempts have left enough: more and more leave, then some come back."""
-        ends = self._profile.ends()
-        first = self._enough(record, ends)
-        mark = self.transaction.mark()
-        self._profile.release(ends[:first])
-        low, high, step = first, first, 1
-        seated = self._try(record)
-        while seated is None and high < len(ends):
-            low, high, step = high + 1, min(high + step, len(ends)), step * 2
-            self._profile.release(ends[low - 1 : high])
-            seated = self._try(record)
-        self.transaction.undo_to(mark)
-        if seated is None:
-            return None
-        while low < high:
-            middle = (low + high) // 2
-            self._profile.release(ends[:middle])
-            fits = self._try(record)
-            self.transaction.undo_to(mark)
-            low, high, seated = (low, middle, fits) if fits is not None else (middle + 1, high, seated)
-        return self._reservation(record, ends[high - 1][0] if high else self.now, seated)
-
-    def _beside_others(self, record: JobRecord) -> Reservation | None:
-        """The first moment at which the job fits for as long as it runs, with what is reserved before it left alone."""
-        length_ms = record.estimate_ms
-        ends = self._profile.ends()
-        left = (end_ms for end_ms, _, _ in ends)
-        over = (until_ms for _, until_ms, _ in self._intervals)
-        open_again = (window.end_ms for window in self.state.cluster.maintenance)
-        moments = sorted(dict.fromkeys((self.now + 1, *left, *over, *open_again)))
-        mark, released, blocks = self.transaction.mark(), 0, Blocks(self.state.capacity)
-        found = None
-        for at_ms in [moment for moment in moments if moment > self.now][:MOMENTS_MAX]:
-            while released < len(ends) and ends[released][0] <= at_ms:
-                self._profile.release(ends[released : released + 1])
-                released += 1
-            in_the_way = [
-                bookings
-                for since_ms, until_ms, bookings in self._intervals
-                if since_ms < at_ms + length_ms and at_ms < until_ms
-            ]
-            blocks.close(in_the_way)
-            blocks.lay(in_the_way)
-            # Counting is cheaper than trying.
-            seated = self._try(record, at_ms) if self.state.capacity.free_total >= record.gpus_min else None
-            if seated is not None:
-                found = self._reservation(record, at_ms, seated)
-                break
-        blocks.lift()
-        self.transaction.undo_to(mark)
-        return found
-
-    def _enough(self, record: JobRecord, ends: list[End]) -> int:
-        """How many must have left for their GPUs to suffice by number: fewer need not be tried."""
-        gpus = self.state.capacity.free_total
-        for left, (_, _, bookings) in enumerate(ends):
-            if gpus >= record.gpus_min:
-                return left
-            gpus += sum(booking.devices.bit_count() for booking in bookings)
-        return len(ends)
-
-    def _try(self, record: JobRecord, at_ms: int | None = None) -> Placement | None:
-        """Where the job would lie as things are in the transaction, at a moment or now; it is not left there."""
-        mark = self.transaction.mark()
-        seated = self.transaction.seat(record, at_ms)
-        if seated is None:
-            return None
-        placement = placement_of(seated)
-        self.transaction.undo_to(mark)
-        return placement
-
-    def _reservation(self, record: JobRecord, at_ms: int, placement: Placement) -> Reservation:
-        told_ms = max(at_ms, self.now + SOON_MS)
-        late = self._profile.late_on(self.state.bookings(record.asked, placement))
-        late_ms = max((self._profile.late[attempt.key] for attempt in late), default=0)
-        if late_ms <= told_ms:
-            return Reservation(record.job.id, told_ms, placement)
-        return Reservation(record.job.id, late_ms, placement, earliest_ms=at_ms)
