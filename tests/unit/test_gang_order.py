@@ -10,7 +10,7 @@ from builders import a_job, of_roles, places, racked, within, workers
 from phalanx.cluster.capacity import Booking, Capacity
 from phalanx.cluster.cluster import NODE, Cluster, Node, flat
 from phalanx.cluster.topology import Topology as Tree
-from phalanx.placement import gang as search
+from phalanx.placement import domain_search as search
 from phalanx.placement.fit import Fit
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.pack import Packing
