@@ -28,7 +28,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 
 from checkpoint_model import BILLION, TINY, Training
-from phalanx.bench import resiliency
+from phalanx.bench.checkpoint import resiliency
 from phalanx.train.checkpoint import Checkpointer, Host, Retention, Shared
 from phalanx.train.checkpoint.slot import Slot
 from phalanx.train.checkpoint.state import State

@@ -15,7 +15,7 @@ import httpx2
 import pytest
 from running import Server, eventually
 
-from phalanx.bench import kills
+from phalanx.bench.server import kills
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.bench import resiliency, saving
+from phalanx.bench.checkpoint import resiliency, saving
 
 ROOT = Path(__file__).parents[2]
 

@@ -20,7 +20,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from processes import free_port, run_ranks
 from torch.distributed import HashStore
 
-from phalanx.bench.drill import fork_background
+from phalanx.bench.checkpoint.drill import fork_background
 from phalanx.errors import PhalanxError
 from phalanx.train.checkpoint import Checkpointer, Host, Peer, Retention, Shared, background
 from phalanx.train.checkpoint.agreement import Agreement, RankMissingError

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.bench.drill import Drill, unmarked
-from phalanx.bench.drills import Launcher, Outcome, launcher
-from phalanx.bench.kill_matrix import STEPS, kill_of, steps_at_risk
+from phalanx.bench.checkpoint.drill import Drill, unmarked
+from phalanx.bench.checkpoint.drills import Launcher, Outcome, launcher
+from phalanx.bench.checkpoint.kill_matrix import STEPS, kill_of, steps_at_risk
 from phalanx.train.checkpoint.points import POINTS
 from phalanx.train.checkpoint.store import steps
 

@@ -15,9 +15,9 @@ import torch
 import torch.distributed as dist
 from processes import run_ranks
 
-from phalanx.bench.drill import Drill, fork_background
-from phalanx.bench.drills import Launcher, Outcome, launcher
-from phalanx.bench.tiny_gpt import Training
+from phalanx.bench.checkpoint.drill import Drill, fork_background
+from phalanx.bench.checkpoint.drills import Launcher, Outcome, launcher
+from phalanx.bench.checkpoint.tiny_gpt import Training
 from phalanx.train.checkpoint import Checkpointer, Host, Peer, RngState, Shared, background
 from phalanx.train.checkpoint.replicas import place
 

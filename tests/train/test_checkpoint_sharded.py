@@ -17,7 +17,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
-from phalanx.bench.drill import fork_background
+from phalanx.bench.checkpoint.drill import fork_background
 from phalanx.train.checkpoint import Checkpointer, Host, Peer, Shared, background
 
 Full = dict[str, bytes]

@@ -16,7 +16,7 @@ from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from phalanx.bench.drill import fork_background
+from phalanx.bench.checkpoint.drill import fork_background
 from phalanx.errors import PhalanxError
 from phalanx.train.checkpoint import Checkpointer, Host, Local, RngState, Shared, background
 from phalanx.train.checkpoint.checkpointer import job_name

@@ -18,7 +18,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
-from phalanx.bench.drill import fork_background
+from phalanx.bench.checkpoint.drill import fork_background
 from phalanx.train.checkpoint import Checkpointer, Host, Shared, background
 from phalanx.train.checkpoint.piece import Piece
 from phalanx.train.checkpoint.store import (

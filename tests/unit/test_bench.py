@@ -14,17 +14,19 @@ from random import Random
 import pytest
 from click.testing import CliRunner
 
-from phalanx.bench import prompt, published, quality, speed
-from phalanx.bench.baselines import AnyFit, BestFit, FirstFit, WholeFromLast
 from phalanx.bench.clock import Patience
 from phalanx.bench.collector import as_in_a_server
-from phalanx.bench.fleet import POOLED_SHARE, Jobs, drained, fleet, gang_of
-from phalanx.bench.floor import Floor
-from phalanx.bench.office import Office
-from phalanx.bench.quality import Outcome, Size, racks, stranded
+from phalanx.bench.placement import quality, speed
+from phalanx.bench.placement.baselines import AnyFit, BestFit, FirstFit, WholeFromLast
+from phalanx.bench.placement.fleet import POOLED_SHARE, Jobs, drained, fleet, gang_of
+from phalanx.bench.placement.floor import Floor
+from phalanx.bench.placement.office import Office
+from phalanx.bench.placement.quality import Outcome, Size, racks, stranded
+from phalanx.bench.placement.streams import MIXES, Mix, stream
 from phalanx.bench.registry import BENCHMARKS
 from phalanx.bench.row import quantile, ratio, row
-from phalanx.bench.streams import MIXES, Mix, stream
+from phalanx.bench.server import prompt
+from phalanx.bench.simulate import published
 from phalanx.cli.bench import parts_of
 from phalanx.cli.exit import Exit
 from phalanx.cli.main import cli, run

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.bench import cells, sharing
+from phalanx.bench.cells import cells, sharing
+from phalanx.bench.cells.tenants import Work, jobs_of, tenants
 from phalanx.bench.row import Row
-from phalanx.bench.tenants import Work, jobs_of, tenants
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "benchmarks.md"
 

@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from phalanx.bench.estimates import QUICK as FEW
-from phalanx.bench.estimates import run as estimates
-from phalanx.bench.heterogeneity import MODELS, QUICK, Blind, Size, cluster, drawn, mean_jct_s, run
+from phalanx.bench.simulate.estimates import QUICK as FEW
+from phalanx.bench.simulate.estimates import run as estimates
+from phalanx.bench.simulate.heterogeneity import MODELS, QUICK, Blind, Size, cluster, drawn, mean_jct_s, run
 from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.simulation import Setup, Simulation
 from phalanx.simulate.trace import Trace, TraceJob

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builders import World, a_job
-from phalanx.bench import calibration, why
+from phalanx.bench.tenants import calibration, why
 from phalanx.cluster.cluster import flat
 from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.forecast import Forecast, Outlook, Span

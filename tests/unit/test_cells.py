@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hived_pods import pool
-from phalanx.bench.cells import Walk
+from phalanx.bench.cells.cells import Walk
 from phalanx.cluster.cells import CellError, CellSite, CellType, chain_of
 from phalanx.compat.hived import HivedScheduler
 from phalanx.placement.cells.ask import request_of, seats_of

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import World, a_job
-from phalanx.bench.held_out import held_out
+from phalanx.bench.tenants.held_out import held_out
 from phalanx.cluster.cluster import flat
 from phalanx.policy.registry import policy as named
 from phalanx.simulate.estimates import estimates_of

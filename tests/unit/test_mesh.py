@@ -11,7 +11,7 @@ from pathlib import Path as FilePath
 
 import pytest
 
-from phalanx.bench import mesh as benchmark
+from phalanx.bench.placement import mesh as benchmark
 from phalanx.placement.cost import step_cost
 from phalanx.placement.fabric import Fabric, Link, Path
 from phalanx.placement.mesh import inside_out, lay_out

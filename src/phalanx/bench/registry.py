@@ -18,19 +18,19 @@ class Part(NamedTuple):
 
 
 def _speed(quick: bool, tell: Tell) -> list[Row]:
-    from phalanx.bench import speed
+    from phalanx.bench.placement import speed
 
     return speed.run(speed.QUICK if quick else speed.FULL, tell)
 
 
 def _quality(quick: bool, tell: Tell) -> list[Row]:
-    from phalanx.bench import quality
+    from phalanx.bench.placement import quality
 
     return quality.run(quality.QUICK if quick else quality.FULL, tell)
 
 
 def _mesh(quick: bool, tell: Tell) -> list[Row]:
-    from phalanx.bench import mesh
+    from phalanx.bench.placement import mesh
 
     instances = MESHES_QUICK if quick else MESHES
     tell(f"mesh: {instances} clusters")
@@ -39,7 +39,7 @@ def _mesh(quick: bool, tell: Tell) -> list[Row]:
 
 def _virtual(part: str) -> Callable[[bool, Tell], list[Row]]:
     def run(quick: bool, tell: Tell) -> list[Row]:
-        from phalanx.bench import virtual
+        from phalanx.bench.simulate import virtual
 
         parts = {"speed": virtual.speed, "scale": virtual.scale, "gavel": virtual.gavel}
         return parts[part](virtual.QUICK if quick else virtual.FULL, tell)
@@ -48,62 +48,62 @@ def _virtual(part: str) -> Callable[[bool, Tell], list[Row]]:
 
 
 def _published(quick: bool, tell: Tell) -> list[Row]:
-    from phalanx.bench import published
+    from phalanx.bench.simulate import published
 
     return published.run(published.QUICK if quick else published.FULL, tell)
 
 
 def _heterogeneity(quick: bool, tell: Tell) -> list[Row]:
-    from phalanx.bench import heterogeneity
+    from phalanx.bench.simulate import heterogeneity
 
     return heterogeneity.run(heterogeneity.QUICK if quick else heterogeneity.FULL, tell)
 
 
 def _kill(quick: bool, tell: Tell) -> list[Row]:
-    from phalanx.bench import kill_matrix
+    from phalanx.bench.checkpoint import kill_matrix
 
     return kill_matrix.run(quick, tell)
 
 
 def _saving(quick: bool, tell: Tell) -> list[Row]:
-    from phalanx.bench import saving
+    from phalanx.bench.checkpoint import saving
 
     return saving.run(saving.QUICK if quick else saving.FULL, tell)
 
 
 def _resiliency(quick: bool, tell: Tell) -> list[Row]:
-    from phalanx.bench import resiliency
+    from phalanx.bench.checkpoint import resiliency
 
     return list(resiliency.run(resiliency.QUICK if quick else resiliency.FULL, tell))
 
 
 def _reshard(quick: bool, tell: Tell) -> list[Row]:
-    from phalanx.bench import reshard
+    from phalanx.bench.checkpoint import reshard
 
     return reshard.run(reshard.QUICK if quick else reshard.FULL, tell)
 
 
 def _cells(quick: bool, tell: Tell) -> list[Row]:
-    from phalanx.bench import cells
+    from phalanx.bench.cells import cells
 
     return cells.run(cells.QUICK if quick else cells.FULL, tell)
 
 
 def _sharing(quick: bool, tell: Tell) -> list[Row]:
-    from phalanx.bench import sharing
+    from phalanx.bench.cells import sharing
 
     return sharing.run(sharing.QUICK if quick else sharing.FULL, tell)
 
 
 def _decisions(quick: bool, tell: Tell) -> list[Row]:
-    from phalanx.bench import decisions
+    from phalanx.bench.tenants import decisions
 
     return decisions.run(decisions.QUICK if quick else decisions.FULL, tell)
 
 
 def _borrowing(part: str) -> Callable[[bool, Tell], list[Row]]:
     def run(quick: bool, tell: Tell) -> list[Row]:
-        from phalanx.bench import borrowing
+        from phalanx.bench.tenants import borrowing
 
         parts = {"admission": borrowing.admission, "victims": borrowing.victims}
         return parts[part](borrowing.QUICK if quick else borrowing.FULL, tell)
@@ -113,7 +113,7 @@ def _borrowing(part: str) -> Callable[[bool, Tell], list[Row]]:
 
 def _why(part: str) -> Callable[[bool, Tell], list[Row]]:
     def run(quick: bool, tell: Tell) -> list[Row]:
-        from phalanx.bench import why
+        from phalanx.bench.tenants import why
 
         parts = {"answers": why.answers, "calibration": why.calibration, "forecasts": why.forecasts}
         return parts[part](why.QUICK if quick else why.FULL, tell)
@@ -123,7 +123,7 @@ def _why(part: str) -> Callable[[bool, Tell], list[Row]]:
 
 def _server(part: str) -> Callable[[bool, Tell], list[Row]]:
     def run(quick: bool, tell: Tell) -> list[Row]:
-        from phalanx.bench import server
+        from phalanx.bench.server import server
 
         parts = {"rates": server.rates, "pages": server.pages, "beside": server.beside}
         return parts[part](server.QUICK if quick else server.FULL, tell)
@@ -132,13 +132,13 @@ def _server(part: str) -> Callable[[bool, Tell], list[Row]]:
 
 
 def _attacked(quick: bool, tell: Tell) -> list[Row]:
-    from phalanx.bench import attacked
+    from phalanx.bench.server import attacked
 
     return attacked.run(attacked.QUICK if quick else attacked.FULL, tell)
 
 
 def _estimates(quick: bool, tell: Tell) -> list[Row]:
-    from phalanx.bench import estimates
+    from phalanx.bench.simulate import estimates
 
     return estimates.run(estimates.QUICK if quick else estimates.FULL, tell)
 
@@ -150,31 +150,31 @@ def _policies(quick: bool, tell: Tell) -> list[Row]:
 
 
 def _kills(quick: bool, tell: Tell) -> list[Row]:
-    from phalanx.bench import kills
+    from phalanx.bench.server import kills
 
     return kills.run(KILLS_QUICK if quick else KILLS, tell)
 
 
 def _submitting(quick: bool, tell: Tell) -> list[Row]:
-    from phalanx.bench import submitting
+    from phalanx.bench.server import submitting
 
     return submitting.run(SUBMISSIONS_QUICK if quick else SUBMISSIONS, tell)
 
 
 def _prompt(quick: bool, tell: Tell) -> list[Row]:
-    from phalanx.bench import prompt
+    from phalanx.bench.server import prompt
 
     return prompt.run(CALLS_QUICK if quick else CALLS, tell)
 
 
 def _fresh(quick: bool, tell: Tell) -> list[Row]:
-    from phalanx.bench import fresh
+    from phalanx.bench.server import fresh
 
     return fresh.run(tell)
 
 
 def _likeness(quick: bool, tell: Tell) -> list[Row]:
-    from phalanx.bench import likeness
+    from phalanx.bench.server import likeness
 
     return likeness.run(LIVE_JOBS_QUICK if quick else LIVE_JOBS, tell)
 

@@ -6,11 +6,11 @@ import json
 import time
 from random import Random
 
-from phalanx.bench.live import LiveServer
 from phalanx.bench.page.browser import Browser
 from phalanx.bench.page.site import QUEUES, long_job, submit
 from phalanx.bench.page.tab import Page
 from phalanx.bench.row import Row, Tell, quantile, row
+from phalanx.bench.server.live import LiveServer
 
 FILTER_TARGET_MS = 150.0
 SHOWN_TARGET_MS = 300.0

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from itertools import count
 
-from phalanx.bench.live import LiveServer
 from phalanx.bench.page.browser import Browser
 from phalanx.bench.page.site import short_job, submit
 from phalanx.bench.page.tab import Page
 from phalanx.bench.page.tree import cpu_s, resident_mb
 from phalanx.bench.page.views import metrics_of
 from phalanx.bench.row import Row, Tell, ratio, row
+from phalanx.bench.server.live import LiveServer
 
 GROWTH_TARGET = 1.1
 EVENTS_PER_S = 100

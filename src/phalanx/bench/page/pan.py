@@ -7,11 +7,11 @@ import time
 from itertools import pairwise
 from typing import Any
 
-from phalanx.bench.live import LiveServer
 from phalanx.bench.page.browser import Browser
 from phalanx.bench.page.tab import Page, until
 from phalanx.bench.page.views import metrics_of
 from phalanx.bench.row import Row, Tell, quantile, row
+from phalanx.bench.server.live import LiveServer
 
 FRAME_TARGET_MS = 33.0
 MOVES_PER_S = 60

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from phalanx.bench.live import LiveServer
 from phalanx.bench.page.browser import Browser
 from phalanx.bench.page.listing import filtering, news
 from phalanx.bench.page.memory import flat
@@ -16,6 +15,7 @@ from phalanx.bench.page.pan import panning
 from phalanx.bench.page.site import Size, site
 from phalanx.bench.page.views import first_views
 from phalanx.bench.row import Row, Tell
+from phalanx.bench.server.live import LiveServer
 
 HOUR_S = 3_600.0
 

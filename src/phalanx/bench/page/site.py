@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from phalanx.bench.live import API, LiveServer
 from phalanx.bench.row import Tell
+from phalanx.bench.server.live import API, LiveServer
 
 GPUS_PER_NODE = 8
 BATCH = 1_000

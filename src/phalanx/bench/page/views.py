@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from phalanx.bench.live import LiveServer
 from phalanx.bench.page.browser import Browser
 from phalanx.bench.page.tab import Page, until
 from phalanx.bench.page.tree import cpu_s
 from phalanx.bench.row import Row, Tell, quantile, row
+from phalanx.bench.server.live import LiveServer
 
 USABLE_TARGET_S = 1.5
 VIEWS = ("overview", "map", "jobs", "nodes", "submit")

@@ -10,8 +10,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from phalanx.bench.live import LiveServer
 from phalanx.bench.row import Row, Tell, quantile, row
+from phalanx.bench.server.live import LiveServer
 
 TARGET_MS = 100.0
 INTERPRETER = "python -c pass"

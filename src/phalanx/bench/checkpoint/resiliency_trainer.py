@@ -1,7 +1,7 @@
 """A trainer that keeps its state in one of two ways and says what that costs, as lines of JSON; then it is killed.
 
-`python -m phalanx.bench.resiliency_trainer WAY LAYERS WIDTH FOLDER JOB` trains, saves, and waits to be killed; with
-`--resume` it brings back what is left, says which step and how long that took, and ends.
+`python -m phalanx.bench.checkpoint.resiliency_trainer WAY LAYERS WIDTH FOLDER JOB` trains, saves, and waits to be
+killed; with `--resume` it brings back what is left, says which step and how long that took, and ends.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import torch
 
-from phalanx.bench.layers import Layers, Size
+from phalanx.bench.checkpoint.layers import Layers, Size
 from phalanx.train.checkpoint import Checkpointer, Host, Shared
 from phalanx.train.checkpoint.tiers import Tier
 

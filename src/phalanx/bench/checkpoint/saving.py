@@ -8,7 +8,7 @@ from statistics import median
 
 import torch
 
-from phalanx.bench.layers import Layers, Size
+from phalanx.bench.checkpoint.layers import Layers, Size
 from phalanx.bench.row import Row, Tell, row
 from phalanx.train.checkpoint import Checkpointer, Host
 from phalanx.train.checkpoint.snapshot import copy_all

@@ -13,8 +13,8 @@ from http.client import HTTPConnection
 from pathlib import Path
 from statistics import fmean
 
-from phalanx.bench.live import API, LiveServer
 from phalanx.bench.row import Row, Tell, row
+from phalanx.bench.server.live import API, LiveServer
 from phalanx.engine.state.journal import Journal
 from phalanx.engine.state.state import State
 from phalanx.engine.turn import replay, verify

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from phalanx.bench.clock import Patience
 from phalanx.bench.collector import as_in_a_server
-from phalanx.bench.floor import Floor
-from phalanx.bench.office import Office
+from phalanx.bench.placement.floor import Floor
+from phalanx.bench.placement.office import Office
 from phalanx.bench.row import Row, Tell, quantile, ratio, row
 
 LOAD, LOAD_LARGE = 0.7, 0.3

@@ -6,7 +6,17 @@ from collections.abc import Iterator
 from random import Random
 
 from phalanx.bench.clock import timed_us
-from phalanx.bench.fleet import CPUS_MILLI, GPU_TYPES, GPUS, NODES_PER_RACK, Jobs, drained, fleet, gang_of, take
+from phalanx.bench.placement.fleet import (
+    CPUS_MILLI,
+    GPU_TYPES,
+    GPUS,
+    NODES_PER_RACK,
+    Jobs,
+    drained,
+    fleet,
+    gang_of,
+    take,
+)
 from phalanx.cluster.capacity import Capacity
 from phalanx.cluster.cluster import Health
 from phalanx.cluster.topology import Topology as Tree

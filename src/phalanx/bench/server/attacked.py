@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
-from phalanx.bench.live import API, Client, LiveServer
 from phalanx.bench.row import Row, Tell, quantile, row
+from phalanx.bench.server.live import API, Client, LiveServer
 
 TARGET_MS = 300.0
 PATIENCE_S = 30.0

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from phalanx.bench.live import API, Client, LiveServer
 from phalanx.bench.row import Row, Tell, quantile, row
+from phalanx.bench.server.live import API, Client, LiveServer
 
 SINGLE_TARGET_MS = 2.0
 BATCH_TARGET_MS = 0.2

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from phalanx.bench.live import LiveServer
 from phalanx.bench.row import Row, Tell, quantile, ratio, row
-from phalanx.bench.slurm import Slurm, need_slurm
+from phalanx.bench.server.live import LiveServer
+from phalanx.bench.server.slurm import Slurm, need_slurm
 
 AT_ONCE = 4
 """Processes at a time: more than this machine has cores would only wait for one another."""

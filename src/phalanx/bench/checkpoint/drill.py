@@ -1,7 +1,7 @@
 """A launcher for drills: starts the ranks of a training, and starts them all again when one of them dies.
 
-`python -m phalanx.bench.drill` takes drills as lines of JSON and answers each with one. Ranks are forked, so that torch
-is loaded once for all of them.
+`python -m phalanx.bench.checkpoint.drill` takes drills as lines of JSON and answers each with one. Ranks are forked,
+so that torch is loaded once for all of them.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def train(drill: Drill, rank: int) -> None:
     import torch
     import torch.distributed as dist
 
-    from phalanx.bench.tiny_gpt import Training
+    from phalanx.bench.checkpoint.tiny_gpt import Training
     from phalanx.train.checkpoint import Checkpointer, RngState, background
 
     if drill.forks:
@@ -233,7 +233,7 @@ def main() -> None:
     import torch._dynamo
     import torch.distributed.tensor  # noqa: F401
 
-    import phalanx.bench.tiny_gpt
+    import phalanx.bench.checkpoint.tiny_gpt
     import phalanx.train.checkpoint.checkpointer
     import phalanx.train.checkpoint.store.load  # noqa: F401
 

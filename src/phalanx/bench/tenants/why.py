@@ -9,12 +9,12 @@ from pathlib import Path
 from random import Random
 from typing import TypeVar
 
-from phalanx.bench.borrowing import tree
-from phalanx.bench.calibration import calibrate
 from phalanx.bench.clock import timed_us
 from phalanx.bench.collector import as_in_a_server
-from phalanx.bench.held_out import Held, held_out
 from phalanx.bench.row import Row, Tell, quantile, row
+from phalanx.bench.tenants.borrowing import tree
+from phalanx.bench.tenants.calibration import calibrate
+from phalanx.bench.tenants.held_out import Held, held_out
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.engine.state.journal import Count
 from phalanx.engine.state.order import whole_key
@@ -54,7 +54,7 @@ HELD_NODES, HELD_LOAD, HELD_ESTIMATES = 2, 1.0, "round"
 HELD_OUTLOOK = Outlook(runs=9, turns_max=5_000, workers=2)
 """As many runs as a server makes for one forecast, and as far ahead."""
 
-PHILLY = Path(__file__).parents[4] / "shared" / "traces" / "philly" / "philly.csv"
+PHILLY = Path(__file__).parents[5] / "shared" / "traces" / "philly" / "philly.csv"
 """A real trace, where it lies beside this repository."""
 
 ESTIMATES = {"durations said within a factor of 2": 2.0, "no durations said": 0.0}

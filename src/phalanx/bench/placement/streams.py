@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import log
 from random import Random
 
-from phalanx.bench.fleet import GPUS, gang_of
+from phalanx.bench.placement.fleet import GPUS, gang_of
 from phalanx.workload.gang import ANYWHERE, Task, Topology
 from phalanx.workload.job import Job
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
-from phalanx.bench.calibration import Calibration, counted
+from phalanx.bench.tenants.calibration import Calibration, counted
 from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.topology import Topology
 from phalanx.engine.state.state import State

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from phalanx.bench.clock import Patience, timed_us
-from phalanx.bench.fleet import Jobs, drained, fleet, take
+from phalanx.bench.placement.fleet import Jobs, drained, fleet, take
 from phalanx.cluster.cluster import Health
 from phalanx.engine.state.journal import Journal
 from phalanx.engine.state.records import Phase

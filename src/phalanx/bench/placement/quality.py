@@ -14,10 +14,10 @@ from math import inf, isfinite, log, prod, sqrt
 from multiprocessing import get_context
 from statistics import fmean, pvariance
 
-from phalanx.bench.baselines import AnyFit, BestFit, FirstFit, WholeFromLast
-from phalanx.bench.fleet import GPUS, NODES_PER_RACK
+from phalanx.bench.placement.baselines import AnyFit, BestFit, FirstFit, WholeFromLast
+from phalanx.bench.placement.fleet import GPUS, NODES_PER_RACK
+from phalanx.bench.placement.streams import HOUR_MS, MIXES, Mix, Stream, stream
 from phalanx.bench.row import Row, Tell, ratio, row
-from phalanx.bench.streams import HOUR_MS, MIXES, Mix, Stream, stream
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.engine.state.state import State
 from phalanx.placement.pack import Packing

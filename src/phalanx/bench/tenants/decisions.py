@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from statistics import median
 from time import process_time
 
-from phalanx.bench.borrowing import GPUS, SEED, TURN_MS, Crowd, a_node, tree
 from phalanx.bench.collector import as_in_a_server
 from phalanx.bench.row import Row, Tell, row
+from phalanx.bench.tenants.borrowing import GPUS, SEED, TURN_MS, Crowd, a_node, tree
 from phalanx.cluster.cluster import Cluster
 from phalanx.engine.turn import record
 from phalanx.protocol.event import Event, JobSubmitted

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from phalanx.bench.cells.tenants import GPUS_PER_NODE, Tenant, Work, jobs_of, tenants
 from phalanx.bench.row import Row, Tell, quantile, ratio, row
-from phalanx.bench.tenants import GPUS_PER_NODE, Tenant, Work, jobs_of, tenants
 from phalanx.cluster.cells import CellSite, CellType, PhysicalSpec, VirtualClusterSpec, VirtualSpec
 from phalanx.placement.cells.cells import Cells
 from phalanx.placement.cells.request import Request

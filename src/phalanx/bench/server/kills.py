@@ -19,8 +19,8 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from phalanx.bench.live import API, LiveServer
 from phalanx.bench.row import Row, Tell, row
+from phalanx.bench.server.live import API, LiveServer
 
 PARTS = ("loop", "loop", "loop", "loop", "api", "planner", "up")
 """Which process is killed how often: the loop most of all, for it is the one that could forget something."""

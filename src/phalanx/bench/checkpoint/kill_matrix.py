@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import tempfile
 
-from phalanx.bench.drill import Drill
-from phalanx.bench.drills import Launcher, Outcome, launcher
+from phalanx.bench.checkpoint.drill import Drill
+from phalanx.bench.checkpoint.drills import Launcher, Outcome, launcher
 from phalanx.bench.row import Row, Tell, row
 from phalanx.train.checkpoint.points import POINTS
 

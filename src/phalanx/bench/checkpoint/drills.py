@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
-from phalanx.bench.drill import Drill
+from phalanx.bench.checkpoint.drill import Drill
 
 
 class Outcome:
@@ -60,7 +60,7 @@ class Launcher:
 @contextmanager
 def launcher() -> Iterator[Launcher]:
     """Starts a launcher, and ends it afterwards."""
-    command = [sys.executable, "-m", "phalanx.bench.drill"]
+    command = [sys.executable, "-m", "phalanx.bench.checkpoint.drill"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment

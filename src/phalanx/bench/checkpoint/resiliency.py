@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from phalanx.bench.layers import Size
-from phalanx.bench.resiliency_trainer import WAYS
+from phalanx.bench.checkpoint.layers import Size
+from phalanx.bench.checkpoint.resiliency_trainer import WAYS
 from phalanx.bench.row import Row, Tell, row
 
 MODULE = "lm_resiliency"
@@ -64,8 +64,8 @@ def rows_of(way: str, size: Size, tell: Tell) -> list[Row]:
 
 
 def start(arguments: list[str]) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "phalanx.bench.resiliency_trainer", *arguments]
-    home = str(Path(__file__).parents[2])
+    command = [sys.executable, "-m", "phalanx.bench.checkpoint.resiliency_trainer", *arguments]
+    home = str(Path(__file__).parents[3])
     path = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
     environment = {**os.environ, "PYTHONPATH": path}
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)

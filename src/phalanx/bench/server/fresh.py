@@ -11,7 +11,7 @@ from pathlib import Path
 
 import phalanx
 from phalanx.bench.row import Row, Tell, row
-from phalanx.bench.slurm import free_port
+from phalanx.bench.server.slurm import free_port
 from phalanx.errors import PhalanxError
 
 TARGET_S = 120.0

@@ -1,0 +1,1 @@
+"""Benchmarks of many queues on one cluster."""
