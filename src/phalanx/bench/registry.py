@@ -41,7 +41,7 @@ def _virtual(part: str) -> Callable[[bool, Tell], list[Row]]:
     def run(quick: bool, tell: Tell) -> list[Row]:
         from phalanx.bench.simulate import virtual
 
-        parts = {"speed": virtual.speed, "scale": virtual.scale, "gavel": virtual.gavel}
+        parts = {"speed": virtual.speed, "scale": virtual.scale, "gavel": virtual.gavel, "heap": virtual.heap}
         return parts[part](virtual.QUICK if quick else virtual.FULL, tell)
 
     return run
@@ -295,6 +295,7 @@ BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
     "simulate": {
         "speed": Part("whole runs of 100,000 jobs under three policies at two loads", _virtual("speed")),
         "scale": Part("cost of an event in runs of few and of a million jobs, and a large cluster", _virtual("scale")),
+        "heap": Part("10,000 jobs on one pool of GPUs, beside a simulator of a heap and no more", _virtual("heap")),
         "published": Part("Tiresias beside the policies of its paper, over ten seeds", _published),
         "gavel": Part("the joint policy with a solver, in rounds of six minutes", _virtual("gavel")),
         "heterogeneity": Part("Gavel, heterogeneity-aware and agnostic, as in its paper", _heterogeneity),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import resource
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from random import Random
 from typing import TypeVar
 
 from phalanx.bench.clock import timed_us
 from phalanx.bench.collector import as_in_a_server
+from phalanx.bench.philly import PHILLY
 from phalanx.bench.row import Row, Tell, quantile, row
 from phalanx.bench.tenants.borrowing import tree
 from phalanx.bench.tenants.calibration import calibrate
@@ -54,7 +54,6 @@ HELD_NODES, HELD_LOAD, HELD_ESTIMATES = 2, 1.0, "round"
 HELD_OUTLOOK = Outlook(runs=9, turns_max=5_000, workers=2)
 """As many runs as a server makes for one forecast, and as far ahead."""
 
-PHILLY = Path(__file__).parents[5] / "shared" / "traces" / "philly" / "philly.csv"
 """A real trace, where it lies beside this repository."""
 
 ESTIMATES = {"durations said within a factor of 2": 2.0, "no durations said": 0.0}
