@@ -64,6 +64,46 @@ def test_a_gang_starts_though_small_jobs_come_without_end(name: str, says: bool)
     assert started_ms - 100_000 <= PATIENCE_MS + MINUTE_MS
 
 
+@pytest.mark.parametrize("name", ["phalanx", "priority", "fair:preempt=true", "kai", "volcano"])
+def test_a_gang_that_was_preempted_is_not_passed_for_ever(name: str) -> None:
+    """It has run for a minute when a job of higher priority takes one of its GPUs, and small jobs come from then on."""
+    jobs = [(0, a_job("gang", 4, 2, duration_ms=3 * MINUTE_MS))]
+    jobs.append((MINUTE_MS, a_job("higher", 1, priority=5, duration_ms=MINUTE_MS)))
+    jobs += [(MINUTE_MS + i * 20_000, a_job(f"s{i}", 1, duration_ms=MINUTE_MS)) for i in range(180)]
+    works = {job.id: Work(job.duration_ms or 0, job=job) for _, job in jobs}
+    run = first_starts(patient(flat(2, 4)), name, [(at_ms, JobSubmitted(job)) for at_ms, job in jobs], works)
+    gang = run.state.record("gang")
+    assert gang.preemptions == 1
+    assert gang.ended_ms is not None
+    assert gang.ended_ms <= MINUTE_MS + PATIENCE_MS + MINUTE_MS + 3 * MINUTE_MS
+
+
+def preempted(**asked: object) -> World:
+    """A gang that has run, and that others pass since it was preempted."""
+    world = World(patient(flat(1, 4)), "priority")
+    world.run(a_job("gang", 4, **asked))
+    world.turn(after_ms=PATIENCE_MS - MINUTE_MS)
+    world.submit(a_job("higher", 2, priority=5))
+    world.done("gang")
+    world.done("higher")
+    return world
+
+
+@pytest.mark.parametrize("max_wait_ms", [None, MINUTE_MS])
+def test_a_preempted_job_is_passed_for_as_long_as_the_patience_from_then_on(max_wait_ms: int | None) -> None:
+    world = preempted(max_wait_ms=max_wait_ms)
+    world.turn(after_ms=PATIENCE_MS - 1)
+    assert not world.job("gang").overdue
+    assert starts(world.submit(a_job("passes", 1))) == ["passes"]
+    world.turn(after_ms=1)
+    assert [each.job for each in world.state.reservations] == ["gang"]
+    assert not starts(world.submit(a_job("late", 1)))
+    told = evidence(why(world.state, "gang"), world.state.now)["overdue"]
+    assert told.startswith("it has waited 0s longer than the patience of its queue")
+    assert everything(replay(world.journal)) == everything(world.state)
+    verify(world.journal)
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("say", [1.0, 0.5])
 @pytest.mark.parametrize("name", ["phalanx", "priority", "fifo:skip=true", "sjf", "fair"])
@@ -187,6 +227,17 @@ def test_a_cluster_that_says_nothing_of_it_has_none() -> None:
     world.submit(a_job("gang", 4))
     assert world.state.next_wakeup() is None
     world.turn(ClusterChanged(patient(flat(1, 4))), after_ms=PATIENCE_MS)
+    assert world.job("gang").overdue
+
+
+def test_a_patience_that_is_raised_is_waited_for() -> None:
+    world = World(patient(flat(1, 4)), "fifo:skip=true")
+    world.run(a_job("small", 2))
+    world.submit(a_job("gang", 4))
+    world.turn(ClusterChanged(patient(flat(1, 4), 2 * PATIENCE_MS)))
+    world.turn(after_ms=PATIENCE_MS)
+    assert not world.job("gang").overdue
+    world.turn(after_ms=PATIENCE_MS)
     assert world.job("gang").overdue
 
 

@@ -391,7 +391,7 @@ def _fire(state: State, timer: Timer) -> None:
                 record.overdue = True
                 enqueue.rekey(state, record)
         case "patience":
-            if record.final is None and record.first_start_ms is None:
+            if not patience.is_moot(state, record, timer.at_ms):
                 holding.limit_waits(state)
                 patience.tire(state, record)
         case "min_run":
@@ -439,9 +439,11 @@ def _is_moot(state: State, timer: Timer) -> bool:
         case "line_up":
             record = state.jobs[timer.job]
             return record.final is not None or record.attempt is not None or record.parked is None
-        case "max_wait" | "patience":
+        case "max_wait":
             record = state.jobs[timer.job]
             return record.final is not None or record.first_start_ms is not None
+        case "patience":
+            return patience.is_moot(state, state.jobs[timer.job], timer.at_ms)
         case "change":
             return not _change_is_due(state.jobs[timer.job], timer)
         case "maintenance":

@@ -7,7 +7,7 @@ from phalanx.engine.fold.adjust import company_changed
 from phalanx.engine.fold.enqueue import call_array, call_dependents, enqueue, give_up_array_seat, leave
 from phalanx.engine.fold.holding import backoff_ms, depart, forget_end
 from phalanx.engine.fold.kept import forget_kept, keep_nothing, reopen
-from phalanx.engine.fold.patience import calm
+from phalanx.engine.fold.patience import calm, expect
 from phalanx.engine.fold.request import take_request
 from phalanx.engine.state.records import AttemptRecord, JobRecord, JobState, Phase, StopReason, usage_of
 from phalanx.engine.state.state import State
@@ -194,6 +194,7 @@ def _again(state: State, record: JobRecord, delay_ms: int) -> None:
     if delay_ms:
         record.not_before_ms = state.now + delay_ms
         state.set_timer(record.not_before_ms, "line_up", record.job.id)
+    expect(state, record)
     enqueue(state, record)
 
 

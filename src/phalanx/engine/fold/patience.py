@@ -16,11 +16,12 @@ HOPELESS = (Reason.NEVER_FITS, Reason.QUOTA, Reason.BUDGET)
 
 
 def expect(state: State, record: JobRecord) -> None:
-    """Has a job that was submitted be looked at once the patience of its queue is over."""
+    """Has a job that was submitted, or has stopped, be looked at once the patience of its queue is over."""
     patience_ms = state.patience_ms(record.job.queue)
-    if patience_ms and record.job.max_wait_ms is None and record.first_start_ms is None and record.final is None:
-        begin_ms = max(record.submitted_ms, record.job.begin_ms or 0)
-        state.set_timer(max(begin_ms + patience_ms, state.now), "patience", record.job.id)
+    # Its max_wait is for its first start. It is not passed for ever after that either.
+    is_bounded = record.job.max_wait_ms is not None and record.first_start_ms is None
+    if patience_ms and not is_bounded and record.final is None:
+        state.set_timer(max(record.passed_since_ms + patience_ms, state.now), "patience", record.job.id)
 
 
 def expect_all(state: State) -> None:
@@ -28,6 +29,14 @@ def expect_all(state: State) -> None:
     for record in state.jobs.values():
         if record.attempt is None and not record.impatient:
             expect(state, record)
+
+
+def is_moot(state: State, record: JobRecord, at_ms: int) -> bool:
+    """Whether a job need not be looked at then: it is over or runs, or has run or been given more time since."""
+    if record.final is not None or record.running_since_ms is not None:
+        return True
+    patience_ms = state.patience_ms(record.job.queue)
+    return not patience_ms or at_ms < record.passed_since_ms + patience_ms
 
 
 def tire(state: State, record: JobRecord) -> None:
@@ -57,7 +66,7 @@ def call(state: State, queue: str) -> None:
         return
     may_go = [each for job in state.impatient.get(queue, {}) if _may_go_first(state, each := state.jobs[job])]
     if may_go:
-        record = min(may_go, key=lambda record: record.number)
+        record = min(may_go, key=lambda record: (record.passed_since_ms, record.number))
         state.first_impatient[queue] = record.job.id
         record.overdue = True
         rekey(state, record)

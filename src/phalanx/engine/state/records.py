@@ -294,6 +294,13 @@ class JobRecord:
         return self.attempt.started_ms if self.attempt is not None and self.attempt.started_ms >= 0 else None
 
     @property
+    def passed_since_ms(self) -> int:
+        """Since when other jobs may pass it: its submission or begin time or, once it has started, its last stop."""
+        if self.first_start_ms is not None and self.stopped_ms is not None:
+            return self.stopped_ms
+        return max(self.submitted_ms, self.job.begin_ms or 0)
+
+    @property
     def saves(self) -> bool:
         """Whether it saves its work, as far as is known."""
         return self.job.checkpoint.saves or (self.attempt is not None and self.attempt.durable_step > 0)

@@ -281,7 +281,7 @@ class State:
     def order(self, record: JobRecord) -> Key:
         """The key of a job: what the policy says, or the first place for a job that is overdue."""
         if record.overdue:
-            return (OVERDUE, record.submitted_ms + self.wait_ms(record), record.number)
+            return (OVERDUE, record.passed_since_ms + self.wait_ms(record), record.number)
         return self.policy.order(record, self)
 
     def rank(self, record: JobRecord) -> Key:
@@ -297,8 +297,10 @@ class State:
         return (self.cluster.patience_ms if own is None else own) or 0
 
     def wait_ms(self, record: JobRecord) -> int:
-        """How long a job may be pending before it goes first: as it says, or by the patience of its queue."""
-        own = record.job.max_wait_ms
+        """How long a job may be pending before it goes first: as it says, up to its first start, or by the patience of
+        its queue.
+        """
+        own = record.job.max_wait_ms if record.first_start_ms is None else None
         return self.patience_ms(record.job.queue) if own is None else own
 
     @property

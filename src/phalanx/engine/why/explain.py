@@ -177,8 +177,7 @@ def _lacking(state: State, plain: Explanation) -> Explanation:
 
 def _overdue_ms(state: State, record: JobRecord) -> int:
     """For how long a job has waited longer than it should."""
-    since_ms = max(record.submitted_ms, record.job.begin_ms or 0) + state.wait_ms(record)
-    return state.now - since_ms
+    return state.now - record.passed_since_ms - state.wait_ms(record)
 
 
 def redacted(explanation: Explanation, visible_queues: Container[str]) -> Explanation:
