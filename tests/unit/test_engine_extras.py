@@ -125,6 +125,18 @@ def test_extras_elsewhere_let_nobody_take_the_cpus_that_are_reserved() -> None:
     assert not plan.claims
 
 
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_job_that_was_stopped_for_another_has_the_extras_that_this_one_borrows(name: str) -> None:
+    """The first is stopped while it starts with all GPUs, since the second deserves some, which takes all in turn."""
+    queues = (Queue("a", deserved=Quota(3000)), Queue("b", deserved=Quota(3000)))
+    world = World(replace(flat(1, 8), queues=queues), name)
+    world.submit(a_job("first", 1, (2, 8), queue="a", duration_ms=3_600_000))
+    world.submit(a_job("second", 1, (2, 8), queue="b", duration_ms=3_600_000), after_ms=1_000)
+    settle(world)
+    assert world.status("first") is JobState.RUNNING
+    assert world.status("second") is JobState.RUNNING
+
+
 def test_what_a_queue_deserves_is_lent_to_no_other() -> None:
     queues = (Queue("a", deserved=Quota(8_000)), Queue("b"))
     world = World(Cluster(flat(1, 8).nodes, queues=queues), "fair")

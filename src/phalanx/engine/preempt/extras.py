@@ -10,7 +10,7 @@ from phalanx.engine.preempt.way import Context
 from phalanx.engine.state.elastic import surplus
 from phalanx.engine.state.records import AttemptRecord, JobRecord, gpu_permille_of, usage_of
 from phalanx.engine.state.state import State
-from phalanx.engine.state.yielding import spares
+from phalanx.engine.state.yielding import runs_its_least
 from phalanx.engine.transaction.transaction import Transaction
 from phalanx.placement.placement import Slot
 from phalanx.workload.job import Kind
@@ -63,7 +63,10 @@ def _lends(attempt: AttemptRecord) -> bool:
 
 
 def _is_owed(head: JobRecord, attempt: AttemptRecord, state: State) -> bool:
-    """A queue keeps its nominal quota; what it borrows goes to jobs of other queues, while it borrows."""
+    """A queue keeps its nominal quota; what it borrows goes to jobs of other queues, while it borrows.
+
+    Also to a job that has made way for the attempt. It stops nothing by that, so that the two cannot do so in turn.
+    """
     if not state.quotas or head.job.queue == attempt.job.queue:
         return True
-    return state.quotas.borrows(attempt.job.queue) and not spares(state, head, attempt)
+    return state.quotas.borrows(attempt.job.queue) and not runs_its_least(state, head, attempt)

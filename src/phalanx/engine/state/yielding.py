@@ -47,6 +47,11 @@ def spares(state: State, head: JobRecord, attempt: AttemptRecord) -> bool:
         return False
     if head.job.queue != attempt.job.queue and has_made_way(state, head, attempt):
         return True
+    return runs_its_least(state, head, attempt)
+
+
+def runs_its_least(state: State, head: JobRecord, attempt: AttemptRecord) -> bool:
+    """Whether an attempt has not yet run for as long as its queue lets every job run before one of the head's."""
     least_ms = state.quotas.least_run_ms(head.job.queue, attempt.job.queue)
     return attempt.started_ms >= 0 and state.now - attempt.started_ms < least_ms
 
