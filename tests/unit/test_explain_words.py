@@ -19,6 +19,7 @@ from phalanx.protocol.event import AttemptEnded, ClusterChanged, NodeHealthChang
 from phalanx.protocol.reason import Reason
 from phalanx.simulate.forecast import Forecast, Span
 from phalanx.words.change import offer, sooner
+from phalanx.words.deadline import deadline_words
 from phalanx.words.evidence import evidence
 from phalanx.words.phrases import moment
 from phalanx.words.predicate import predicate_words
@@ -396,6 +397,20 @@ def test_who_holds_what_a_job_waits_for_is_told_in_that_and_not_in_gpus() -> Non
     lines = evidence(why(world.state, "short"), 0, world.state.usage)
     assert lines["held_by"] == "a: 1 job, b: 1 job"
     assert "GPU" not in lines["next_to_end"]
+
+
+def test_of_a_job_that_does_not_say_how_long_it_takes_no_end_is_told_and_none_counts_for_a_deadline() -> None:
+    """Under this policy decisions go by how long jobs like it have run: ten of a second."""
+    world = World(flat(1, 1), "phalanx")
+    for number in range(10):
+        world.run(a_job(f"short{number}", 1))
+        world.end(f"short{number}", after_ms=1_000)
+    world.run(a_job("runs", 1))
+    world.submit(a_job("waits", 1, duration_ms=1_000, deadline_ms=world.now + 1_500))
+    explanation = why(world.state, "waits")
+    assert [holder.expected_end_ms for holder in explanation.holders] == [None]
+    assert "next_to_end" not in evidence(explanation, world.state.now)
+    assert "can meet its deadline" in deadline_words(world.state, "waits")
 
 
 def test_where_nothing_starts_it_nothing_is_offered_but_what_it_waits_for_then_is_told() -> None:

@@ -14,7 +14,7 @@ from phalanx.engine.quota.account import QueueAccount
 from phalanx.engine.quota.quotas import Quotas
 from phalanx.engine.quota.shortfall import Shortfall
 from phalanx.engine.reserve.quota_reservations import QuotaReservation
-from phalanx.engine.state.records import FOREVER_MS, AttemptRecord, JobRecord, usage_of
+from phalanx.engine.state.records import FOREVER_MS, AttemptRecord, JobRecord, estimate_ms, usage_of
 from phalanx.engine.state.state import State
 from phalanx.engine.state.windows import too_soon, under_way
 from phalanx.engine.state.yielding import has_made_way, may_yield
@@ -236,9 +236,12 @@ def other(state: State, job: str) -> Other:
 
 
 def expected_end_ms(state: State, attempt: AttemptRecord) -> int | None:
-    """When an attempt will have ended by what is known of its length; None if nothing is, or it runs longer."""
+    """When an attempt will have ended by what its job says; None if that says nothing, or it runs longer.
+
+    What decisions expect of a job that says nothing, by jobs like it, is no promise of when it ends.
+    """
     record = state.jobs[attempt.job.id]
-    left_ms = record.estimate_ms - record.executed_ms(state.now)
+    left_ms = estimate_ms(record.job) - record.executed_ms(state.now)
     if left_ms >= FOREVER_MS // 2 or left_ms <= 0:
         return None
     return state.now + left_ms
