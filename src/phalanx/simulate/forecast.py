@@ -71,6 +71,11 @@ class Span:
         """Whether it is open only since too few forecasts have come true: the runs themselves have an end."""
         return self.open and self.middle_ms is not None
 
+    def is_over(self, now_ms: int) -> bool:
+        """Whether its last moment has passed: its end or, where that is not told, when half of the runs had started."""
+        last_ms = self.middle_ms if self.is_unproven else self.late_ms
+        return last_ms is not None and last_ms < now_ms
+
 
 @dataclass(frozen=True, slots=True)
 class Forecast:

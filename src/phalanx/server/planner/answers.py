@@ -143,7 +143,7 @@ def _why(question: Why, state: State, forecast: Forecast | None) -> dict[str, An
     }
     # Of a job that is not pending, or waits for what cannot come, it is not told when it will start.
     if explanation.reason is not None and not explanation.is_hopeless:
-        told["forecast"] = _expected(forecast, question.job)
+        told["forecast"] = _expected(forecast, question.job, state.now)
         # Where half of the runs tell a start it is only not known how late it may be.
         is_open = told["forecast"] is not None and told["forecast"].pop("open") and not told["forecast"]["middle_ms"]
         if explanation.reason is not Reason.HELD:
@@ -179,7 +179,7 @@ def _looked_ahead(state: State, job: str, forecast: Forecast | None) -> dict[str
     """
     span = forecast.spans.get(job) if forecast is not None else None
     is_long = state.in_line > LONG_LINE
-    if is_long and span is not None and (span.late_ms is None or span.late_ms >= state.now):
+    if is_long and span is not None and not span.is_over(state.now):
         return {"expected_start_ms": span.middle_ms, "expected_by": "usual" if span.middle_ms is not None else None}
     try:
         point = point_forecast(state, job, OUTLOOK)
@@ -200,10 +200,10 @@ def _is_any_late(state: State) -> bool:
     return any(each.job.duration_ms and each.executed_ms(state.now) >= each.job.duration_ms for each in running)
 
 
-def _expected(forecast: Forecast | None, job: str) -> dict[str, Any] | None:
-    """What was last forecast of a job, and when."""
+def _expected(forecast: Forecast | None, job: str, now_ms: int) -> dict[str, Any] | None:
+    """What was last forecast of a job, and when; None where that can no longer be."""
     span = forecast.spans.get(job) if forecast is not None else None
-    if forecast is None or span is None:
+    if forecast is None or span is None or span.is_over(now_ms):
         return None
     expected: dict[str, Any] = msgspec.to_builtins(span)
     return expected | {"at_ms": forecast.at_ms, "horizon_ms": forecast.horizon_ms, "runs": forecast.runs}

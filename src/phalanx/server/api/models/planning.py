@@ -67,7 +67,7 @@ class WhyModel(Answered):
     fits_now: bool
     expected_start_ms: int | None = Field(
         description="If all take as long as they say, or as is usual; null if unknown. Where there is a "
-        "forecast that is not over yet, believe that: it knows how far what jobs say is off."
+        "forecast, believe that: it knows how far what jobs say is off."
     )
     expected_not_before_ms: int | None = Field(
         description="Where it is not known when it will start, since too many jobs start before it: not before this."
@@ -75,7 +75,7 @@ class WhyModel(Answered):
     forecast: dict[str, int | None] | None = Field(
         description="In eight of ten cases it starts between early_ms and late_ms (null: beyond the horizon, or there "
         "is no bound), in half before middle_ms, by so many runs of the state ahead, made at at_ms; null if none has "
-        "been made since the job was submitted."
+        "been made since the job was submitted, or late_ms has passed, or middle_ms where there is no bound."
     )
     expected_by: Literal["said", "usual"] | None = Field(
         description="Whether all take as long as they say then, or as long as is usual for such jobs."

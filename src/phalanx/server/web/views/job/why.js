@@ -49,11 +49,16 @@ const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 
 const Start = ({ why }) => {
   const forecast = why.forecast?.early_ms ? why.forecast : null;
+  if (forecast && (why.no_forecast || !forecast.late_ms)) {
+    const half = forecast.middle_ms && html`, in half of ${number(forecast.runs)} runs by <strong><${At} ms=${forecast.middle_ms} /></strong>`;
+    return html`<p>It starts not before <strong><${At} ms=${forecast.early_ms} /></strong>${half}. How late is not known${why.no_forecast && `: ${why.no_forecast}`}
+      <span class="muted"> (looked ahead <${Ago} ms=${forecast.at_ms} />)</span>.</p>`;
+  }
   if (forecast && forecast.early_ms === forecast.late_ms) {
     return html`<p>It is expected to start at about <strong><${At} ms=${forecast.early_ms} /></strong> (<${Ago} ms=${forecast.early_ms} />).</p>`;
   }
   if (forecast) {
-    return html`<p>In eight of ten cases it starts between <strong><${At} ms=${forecast.early_ms} /></strong> and <strong>${forecast.late_ms ? html`<${At} ms=${forecast.late_ms} />` : "beyond what was looked at"}</strong>
+    return html`<p>In eight of ten cases it starts between <strong><${At} ms=${forecast.early_ms} /></strong> and <strong><${At} ms=${forecast.late_ms} /></strong>
       <span class="muted"> (looked ahead <${Ago} ms=${forecast.at_ms} />)</span>.</p>`;
   }
   if (why.expected_start_ms) {
