@@ -545,3 +545,30 @@ def test_inside_a_department_each_team_has_back_what_it_deserves_of_one_that_des
     assert [name[0] for name in stops(plan)] == ["l"]
     world.done(*stops(plan))
     assert not stops(world.done("v")), "research has all that it deserves"
+
+
+@pytest.mark.parametrize("lent_priority", [0, 5])
+@pytest.mark.parametrize("policy", ["priority", "fair:preempt=true", "kai", "volcano", "phalanx"])
+def test_one_who_may_have_back_what_is_lent_stops_nobody_of_its_own_queue_who_would_have_it_back_in_turn(
+    policy: str, lent_priority: int
+) -> None:
+    world = World(replace(flat(1, 4), queues=(Queue("lent"), Queue("own", deserved=Quota(4_000)))), policy)
+    world.run(*(a_job(f"own{i}", 1, queue="own", priority=1) for i in range(2)))
+    world.run(*(a_job(f"lent{i}", 1, queue="lent", priority=lent_priority) for i in range(2)))
+    (stopped,) = stops(world.submit(a_job("head", 1, queue="own", priority=3), after_ms=1_000))
+    assert stopped.startswith("lent")
+    assert not stops(world.done(stopped))
+
+
+@pytest.mark.parametrize("policy", ["priority", "fair", "kai", "volcano", "phalanx"])
+def test_one_who_may_have_back_what_is_lent_further_out_stops_nobody_beside_it_who_would_have_it_back_in_turn(
+    policy: str,
+) -> None:
+    department = Queue("c", deserved=Quota(6_000))
+    queues = (Queue("lent"), department, Queue("c/team", deserved=Quota(4_000)), Queue("c/beside"))
+    world = World(replace(flat(1, 6), queues=queues), policy)
+    world.run(*(a_job(f"beside{i}", 1, queue="c/beside") for i in range(3)))
+    world.run(*(a_job(f"lent{i}", 1, queue="lent", priority=5) for i in range(3)))
+    (stopped,) = stops(world.submit(a_job("head", 1, queue="c/team"), after_ms=1_000))
+    assert stopped.startswith("lent")
+    assert not stops(world.done(stopped))

@@ -17,7 +17,7 @@ def unpreempt(builder: PlanBuilder, victim: AttemptRecord) -> None:
     """Lets a victim of this plan run on where the jobs with claims on its devices can have other devices.
 
     Those are left by attempts that leave already, or by attempts behind the victim that leave in its place. Stopped,
-    the victim would go before these as soon as it was pending again.
+    the victim would go before these as soon as it was pending again; where there are quotas, only in its own queue.
     """
     instead = _instead_of(builder, victim)
     if instead is None:
@@ -52,6 +52,7 @@ def _instead_of(builder: PlanBuilder, victim: AttemptRecord) -> list[AttemptReco
             may_stop(attempt)
             and attempt.phase is not Phase.CLAIMED
             and attempt.key not in untouchable
+            and (not builder.state.quotas or attempt.job.queue == victim.job.queue)
             and all(yields(builder.state, head, attempt) for head in heads)
         ):
             chosen.append(attempt)

@@ -12,7 +12,7 @@ from phalanx.engine.preempt.defragment import Defragmenting
 from phalanx.engine.preempt.excess import Excess
 from phalanx.engine.preempt.extras import Member, booking_of, lent_to
 from phalanx.engine.preempt.moves import Move, Moving
-from phalanx.engine.preempt.stops import FairStopping, OrderedStopping, Stopping, to_be_had
+from phalanx.engine.preempt.stops import FairStopping, OrderedStopping, OuterStopping, Stopping, to_be_had
 from phalanx.engine.preempt.upper_bound import UpperBound
 from phalanx.engine.preempt.victims import SEATINGS_MAX, VictimSearch
 from phalanx.engine.preempt.way import Context
@@ -282,7 +282,10 @@ def _with_all_gone(
 def _stop(transaction: Transaction, head: JobRecord, context: Context) -> PreemptionPlan | None:
     """Has attempts stopped, of queues beyond their fair shares where that takes no more victims."""
     room = _stop_by(transaction, head, context, Stopping(transaction, head, context))
-    if room is None or not transaction.state.quotas or not transaction.state.policy.has_reclaims:
+    if room is None or not transaction.state.quotas:
+        return room
+    room = _stop_further_out(transaction, head, context, room)
+    if not transaction.state.policy.has_reclaims:
         return room
     fair = FairStopping(transaction, head, context)
     if fair.may_all_go(room.victims):
@@ -311,6 +314,29 @@ def _stop_by(transaction: Transaction, head: JobRecord, context: Context, way: S
         stopping,
         _lent_claims(transaction.state, head) if transaction.state.quotas else {},
     )
+
+
+def _stop_further_out(
+    transaction: Transaction, head: JobRecord, context: Context, room: PreemptionPlan
+) -> PreemptionPlan:
+    """Spares victims that would in turn take as much from queues further out, where those are enough for the head."""
+    quotas = transaction.state.quotas
+    nearness = max((quotas.nearness(head.job.queue, victim.job.queue) for victim in room.victims), default=0)
+    way = OuterStopping(transaction, head, context, nearness)
+    search = VictimSearch(transaction, head, context, way)
+    if nearness <= 1 or not search.is_worth_while():
+        return room
+
+    def stopping() -> PreemptionPlan | None:
+        seated = search.run()
+        if seated is None:
+            return None
+        return replace(_room(seated), victims=tuple(search.chosen), kept_mb=way.kept_mb(search.chosen))
+
+    further = _beside(transaction, context.leaving, stopping, _lent_claims(transaction.state, head))
+    if further is None or not further.victims:
+        return room
+    return _stop_further_out(transaction, head, context, further)
 
 
 def _stop_own_and_others(transaction: Transaction, head: JobRecord, context: Context) -> PreemptionPlan | None:

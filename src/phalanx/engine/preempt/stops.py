@@ -190,6 +190,26 @@ class OrderedStopping(Stopping):
         return self._needed
 
 
+class OuterStopping(Stopping):
+    """Likewise, but only those of queues that meet the head's further out than some do, and give back what they borrow.
+
+    A victim further in would have as much back from these, by the quota by which the head has it: that would be one
+    more victim.
+    """
+
+    def __init__(self, transaction: Transaction, head: JobRecord, context: Context, nearness: int) -> None:
+        super().__init__(transaction, head, context)
+        self._nearness = nearness
+
+    def group_goes(self, attempt: AttemptRecord) -> bool:
+        """As quotas alone say."""
+        quotas, path, other = self.state.quotas, self.head.job.queue, attempt.job.queue
+        return quotas.nearness(path, other) < self._nearness and quotas.could_reclaim(path, self.head.need, other)
+
+    def _needs(self) -> Usage:
+        return self.head.need
+
+
 class FairStopping(Stopping):
     """Likewise, but no other queue gives more than it has beyond its fair share, as the policy counts that.
 
