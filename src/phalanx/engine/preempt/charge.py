@@ -9,23 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from phalanx.engine.state.records import AttemptRecord
+Rank = tuple[int, ...]
+"""What a victim is charged by before its loss: its priority or, before that, how near its queue is."""
 
 LEVELS_MAX = 15
-"""Priorities told apart; those above count as one. More would make the sums longer than they are worth."""
+"""Ranks told apart; those above count as one. More would make the sums longer than they are worth."""
 
 LEVEL_BITS = 64
 """Wide enough for what all victims lose together, and for how many there are."""
 
 
 class Charge:
-    """The charges of attempts of some priorities, as numbers that can be added."""
+    """The charges of attempts of some ranks, as numbers that can be added."""
 
-    def __init__(self, priorities: Iterable[int]) -> None:
-        distinct = sorted(dict.fromkeys(priorities))
-        self._level = {priority: min(level, LEVELS_MAX) for level, priority in enumerate(distinct)}
+    def __init__(self, ranks: Iterable[Rank]) -> None:
+        self._level = {rank: min(level, LEVELS_MAX) for level, rank in enumerate(sorted(dict.fromkeys(ranks)))}
 
-    def of(self, attempt: AttemptRecord, loss: int) -> int:
-        """The charge of one that would lose so much."""
-        level = self._level[attempt.job.priority]
+    def of(self, rank: Rank, loss: int) -> int:
+        """The charge of one of a rank that would lose so much."""
+        level = self._level[rank]
         return (1 << LEVEL_BITS * level) + loss if level else loss

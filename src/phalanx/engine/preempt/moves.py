@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from phalanx.cluster.capacity import Booking
+from phalanx.engine.preempt.charge import Rank
 from phalanx.engine.preempt.way import Context
 from phalanx.engine.state.elastic import count_of
 from phalanx.engine.state.records import AttemptRecord, JobRecord, Phase, PreemptionGroup
@@ -65,6 +66,10 @@ class Moving:
             and all(booking.portion is None for booking in attempt.bookings)
             and not spares(self.state, self.head, attempt)
         )
+
+    def rank(self, attempt: AttemptRecord) -> Rank:
+        """By priority."""
+        return (attempt.job.priority,)
 
     def together(self, candidates: list[AttemptRecord]) -> list[AttemptRecord]:
         """All: what queues have stays as it is."""

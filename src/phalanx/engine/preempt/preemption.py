@@ -221,13 +221,13 @@ class _Harm:
 
     def __init__(self, state: State, victims: tuple[AttemptRecord, ...], now: int) -> None:
         self._state = state
-        self._charge = Charge(victim.job.priority for victim in victims)
+        self._charge = Charge((victim.job.priority,) for victim in victims)
         self._now = now
 
     def of(self, room: PreemptionPlan) -> tuple[int, int]:
         """What is charged for a preemption, and how many victims it has."""
-        charges = (self._charge.of(victim, loss_gpu_ms(self._state, victim, self._now)) for victim in room.victims)
-        return sum(charges), len(room.victims)
+        losses = ((victim.job.priority, loss_gpu_ms(self._state, victim, self._now)) for victim in room.victims)
+        return sum(self._charge.of((priority,), loss) for priority, loss in losses), len(room.victims)
 
 
 def _shrink_and_stop(transaction: Transaction, head: JobRecord, context: Context) -> PreemptionPlan | None:
@@ -319,13 +319,14 @@ def _stop_by(transaction: Transaction, head: JobRecord, context: Context, way: S
 def _stop_further_out(
     transaction: Transaction, head: JobRecord, context: Context, room: PreemptionPlan
 ) -> PreemptionPlan:
-    """Spares victims that would in turn take as much from queues further out, where those are enough for the head."""
-    quotas = transaction.state.quotas
-    nearness = max((quotas.nearness(head.job.queue, victim.job.queue) for victim in room.victims), default=0)
-    way = OuterStopping(transaction, head, context, nearness)
+    """Spares victims that would in turn take as much from queues further out, as far as the head can do without."""
+    way = OuterStopping(transaction, head, context)
     search = VictimSearch(transaction, head, context, way)
-    if nearness <= 1 or not search.is_worth_while():
+    if all(way.nearness(victim) <= 1 for victim in room.victims) or not search.is_worth_while():
         return room
+
+    def inwards(found: PreemptionPlan) -> list[int]:
+        return sorted(map(way.nearness, found.victims), reverse=True)
 
     def stopping() -> PreemptionPlan | None:
         seated = search.run()
@@ -334,9 +335,7 @@ def _stop_further_out(
         return replace(_room(seated), victims=tuple(search.chosen), kept_mb=way.kept_mb(search.chosen))
 
     further = _beside(transaction, context.leaving, stopping, _lent_claims(transaction.state, head))
-    if further is None or not further.victims:
-        return room
-    return _stop_further_out(transaction, head, context, further)
+    return further if further is not None and inwards(further) < inwards(room) else room
 
 
 def _stop_own_and_others(transaction: Transaction, head: JobRecord, context: Context) -> PreemptionPlan | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from phalanx.engine.preempt.charge import Rank
 from phalanx.engine.preempt.excess import Excess
 from phalanx.engine.preempt.need import need_of_others
 from phalanx.engine.preempt.way import Context
@@ -47,12 +48,17 @@ class Stopping:
 
     def groups(self) -> Iterable[PreemptionGroup]:
         """Where only quotas have jobs of other queues preempted, groups of the queues that borrow; else all."""
-        state, head = self.state, self.head
+        state = self.state
         if not state.quotas and not self._varies:
             return self._giving_way()
         if not state.quotas or state.policy.has_reclaims:
             return state.runs
-        borrowing = state.quotas.borrowers_for(head.job.queue, self._needs())
+        return self._groups_for(self._needs())
+
+    def _groups_for(self, need: Usage) -> list[PreemptionGroup]:
+        """Groups of the head's queue, and of those from which it may reclaim with so much more."""
+        state, head = self.state, self.head
+        borrowing = state.quotas.borrowers_for(head.job.queue, need)
         queues = dict.fromkeys((head.job.queue, *(inner.path for each in borrowing for inner in each.within)))
         return [group for queue in queues for group in state.preemptible_gpus.groups.get(queue, ())]
 
@@ -85,6 +91,10 @@ class Stopping:
         if not self._varies or attempt.job.queue == self.head.job.queue:
             return True
         return attempt.created_ms < self.context.now and bool(Excess(self.state, self.head).of((attempt,)))
+
+    def rank(self, attempt: AttemptRecord) -> Rank:
+        """By priority."""
+        return (attempt.job.priority,)
 
     def seat(self, victims: list[AttemptRecord]) -> GangTrial | None:
         """Takes no queue further below its nominal quota than its smallest jobs going first would."""
@@ -191,23 +201,27 @@ class OrderedStopping(Stopping):
 
 
 class OuterStopping(Stopping):
-    """Likewise, but only those of queues that meet the head's further out than some do, and give back what they borrow.
+    """Likewise, but as few as can be of the head's own queue, then of those that meet it furthest in, and so on.
 
-    A victim further in would have as much back from these, by the quota by which the head has it: that would be one
-    more victim.
+    A victim further in would have as much back from queues further out, by the quota by which the head has it: that
+    would be one more victim.
     """
 
-    def __init__(self, transaction: Transaction, head: JobRecord, context: Context, nearness: int) -> None:
-        super().__init__(transaction, head, context)
-        self._nearness = nearness
+    def groups(self) -> Iterable[PreemptionGroup]:
+        """Also of queues of which nothing is needed where jobs of the head's own are preempted."""
+        return dict.fromkeys((*super().groups(), *self._groups_for(self.head.need)))
 
     def group_goes(self, attempt: AttemptRecord) -> bool:
-        """As quotas alone say."""
-        quotas, path, other = self.state.quotas, self.head.job.queue, attempt.job.queue
-        return quotas.nearness(path, other) < self._nearness and quotas.could_reclaim(path, self.head.need, other)
+        """Likewise."""
+        return super().group_goes(attempt) or could_yield(self.state, self.head, attempt, self.head.need)
 
-    def _needs(self) -> Usage:
-        return self.head.need
+    def rank(self, attempt: AttemptRecord) -> Rank:
+        """By how near its queue is, then by priority."""
+        return (self.nearness(attempt), attempt.job.priority)
+
+    def nearness(self, attempt: AttemptRecord) -> int:
+        """How far in the queue of an attempt meets that of the head."""
+        return self.state.quotas.nearness(self.head.job.queue, attempt.job.queue)
 
 
 class FairStopping(Stopping):

@@ -80,7 +80,7 @@ class VictimSearch:
         }
         if not self._groups:
             return False
-        self._charge = Charge(priority for priority, _ in self._groups)
+        self._charge = Charge(self.way.rank(next(iter(attempts.values()))) for attempts in self._groups.values())
         upper_bound = self.context.upper_bound
         if self.state.shortfall(self.head) is not None and upper_bound.fits_now():
             return True
@@ -127,7 +127,7 @@ class VictimSearch:
             return None
         few = [attempt for group in self._groups.values() for attempt in group.values() if self.way.goes(attempt)]
         for attempt in few:
-            self._loss[attempt.key] = self._charge.of(attempt, self.loss(attempt))
+            self._loss[attempt.key] = self._charge.of(self.way.rank(attempt), self.loss(attempt))
         few = self._cheapest_first(few)
         enough = (
             victims
@@ -250,7 +250,7 @@ class VictimSearch:
                 if attempt.key in losses:
                     here.append(attempt)
                 elif attempt.group in groups and self.way.goes(attempt):
-                    losses[attempt.key] = self._charge.of(attempt, self.loss(attempt))
+                    losses[attempt.key] = self._charge.of(self.way.rank(attempt), self.loss(attempt))
                     here.append(attempt)
             if here:
                 found[node] = here

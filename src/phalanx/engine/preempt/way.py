@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from phalanx.engine.preempt.charge import Rank
 from phalanx.engine.preempt.upper_bound import UpperBound
 from phalanx.engine.state.records import AttemptRecord, PreemptionGroup
 from phalanx.placement.gang import GangTrial
@@ -41,6 +42,9 @@ class Way(Protocol):
 
     def goes(self, attempt: AttemptRecord) -> bool:
         """Whether this one may."""
+
+    def rank(self, attempt: AttemptRecord) -> Rank:
+        """What attempts of this one's queue and priority are charged by, before what they lose."""
 
     def together(self, candidates: list[AttemptRecord]) -> list[AttemptRecord]:
         """As many of the candidates, the first first, as may be preempted together."""
