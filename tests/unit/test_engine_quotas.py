@@ -460,10 +460,10 @@ def test_who_goes_before_gets_what_another_of_its_queue_was_promised(policy: str
     assert (plan.withdrawn, plan.starts) == (("mid/1",), ("top",))
 
 
-ANY_POLICY = ("fifo", "fair", "fair-tree", "drf", "kai", "volcano", "priority", "phalanx", "las", "srtf")
+ANY_POLICY = ("fifo", "fair", "fair-tree", "drf", "kai", "volcano", "priority", "phalanx", "las", "srtf", "yarn-cs")
 
 
-@pytest.mark.parametrize("policy", [*ANY_POLICY, "yarn-cs"])
+@pytest.mark.parametrize("policy", ANY_POLICY)
 def test_one_job_larger_than_what_its_queue_deserves_keeps_nobody_from_his_due(policy: str) -> None:
     """The queue has more than it deserves while the job runs. That it has less without it is no reason to keep it."""
     queues = (Queue("a", deserved=gpus(1)), Queue("b", deserved=gpus(1)))

@@ -13,6 +13,7 @@ from functools import lru_cache
 from math import lcm
 from typing import NamedTuple
 
+from phalanx.cluster.queues import GPUS_PERMILLE
 from phalanx.policy.about import About
 from phalanx.policy.factor import Measure
 from phalanx.policy.loose import loosened
@@ -58,9 +59,14 @@ def yarn_cs(parameters: Parameters) -> Policy:
         used, share = usage.gpu_permille / max(at.total.gpu_permille, 1), parts[queue] / whole
         return (Measure("share", share), Measure("used", used), Measure("of_share", used / share if share else None))
 
-    def keeps(queue: str, at: Moment) -> int:
+    def share_of(queue: str, at: Moment) -> int:
         parts, whole, _ = shares(at.queues())
         return -(-at.total.gpu_permille * parts[queue] // whole)
+
+    def keeps(queue: str, at: Moment) -> int:
+        """Where the cluster describes queues, quotas say what is reclaimed: a share keeps no queue from its own."""
+        described = at.queue(queue)
+        return share_of(queue, at) if described is None else described.deserved[GPUS_PERMILLE] or 0
 
     def victims(head: JobView, victim: RunView, at: Moment) -> bool:
         used = sum(at.usage(queue).gpu_permille for queue in at.queues())
@@ -70,7 +76,7 @@ def yarn_cs(parameters: Parameters) -> Policy:
         queue, other = head.job.queue, victim.job.queue
         wanted = at.usage(queue).gpu_permille + 1000 * head.job.gang.gpus_min
         within_its_share = wanted * whole <= parts[queue] * at.total.gpu_permille
-        return within_its_share and at.usage(other).gpu_permille > keeps(other, at)
+        return within_its_share and at.usage(other).gpu_permille > share_of(other, at)
 
     def relaxes_ms(job: JobView) -> int:
         tries_from_ms = max(job.submitted_ms, job.job.begin_ms or 0, job.stopped_ms or 0)
