@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from builders import World, a_job, everything, starts
+from builders import World, a_job, everything, starts, stops
 from phalanx.cluster.cluster import Cluster, flat
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.fold import patience
@@ -228,6 +228,21 @@ def test_a_cluster_that_says_nothing_of_it_has_none() -> None:
     assert world.state.next_wakeup() is None
     world.turn(ClusterChanged(patient(flat(1, 4))), after_ms=PATIENCE_MS)
     assert world.job("gang").overdue
+
+
+def test_under_the_default_policy_one_who_went_first_is_not_stopped_for_the_next_who_comes() -> None:
+    """It has filled its first level, and waits for half as long as it takes to rise from that by itself."""
+    world = World(patient(flat(1, 4), 10 * MINUTE_MS), "phalanx")
+    world.run(a_job("gang", 4, checkpoint=Checkpointing(saves=True)))
+    world.turn(after_ms=6 * MINUTE_MS)
+    assert stops(world.submit(a_job("small", 1))) == ["gang"]
+    world.done("gang")
+    world.done("small")
+    world.turn(after_ms=10 * MINUTE_MS)
+    world.turn(after_ms=MINUTE_MS)
+    assert starts(world.end("small")) == ["gang"]
+    world.done("gang")
+    assert not stops(world.submit(a_job("next", 1), after_ms=MINUTE_MS))
 
 
 def test_a_patience_that_is_raised_is_waited_for() -> None:

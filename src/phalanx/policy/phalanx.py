@@ -80,6 +80,8 @@ def phalanx(parameters: Parameters) -> Policy:
             return at.now + THOUSAND * left_ms // isqrt(THOUSAND * THOUSAND * max(job.gpus, 1)) + 1
         if not patience or job.has_devices or job.marks.get(LEVEL, 0) <= job.marks.get(RISEN, 0):
             return None
+        if job.overdue:
+            return at.now + 1
         since_ms = max(job.marks.get(RISEN_MS, job.submitted_ms), job.stopped_ms or 0)
         return max(since_ms + patience * max(job.executed_ms(at.now), first_ms), at.now + 1)
 
@@ -88,7 +90,8 @@ def phalanx(parameters: Parameters) -> Policy:
             job.marks[LEVEL] = level_of(service_of(job, at.now))
             job.marks[SAVES] = int(job.saves or job.suspends)
         else:
-            job.marks[RISEN] = job.marks.get(RISEN, 0) + 1
+            # Devices were kept idle for one that goes first: the next job that comes must not have it stopped again.
+            job.marks[RISEN] = job.marks[LEVEL] if job.overdue else job.marks.get(RISEN, 0) + 1
             job.marks[RISEN_MS] = at.now
 
     policy = Policy(

@@ -124,6 +124,10 @@ class JobView(Protocol):
         """Whether it holds devices or has a claim on some."""
 
     @property
+    def overdue(self) -> bool:
+        """Whether it goes before all others: it has waited longer than its `max_wait`, or the patience of its queue."""
+
+    @property
     def opened(self) -> tuple[int, int]:
         """When it last got devices, and its place among all jobs that ever did."""
 
