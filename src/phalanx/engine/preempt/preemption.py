@@ -322,7 +322,7 @@ def _stop_further_out(
     """Spares victims that would in turn take as much from queues further out, as far as the head can do without."""
     way = OuterStopping(transaction, head, context)
     search = VictimSearch(transaction, head, context, way)
-    if all(way.nearness(victim) <= 1 for victim in room.victims) or not search.is_worth_while():
+    if not way.may_spare(room.victims) or not search.is_worth_while():
         return room
 
     def inwards(found: PreemptionPlan) -> list[int]:

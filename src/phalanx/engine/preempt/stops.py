@@ -219,6 +219,14 @@ class OuterStopping(Stopping):
         """By how near its queue is, then by priority."""
         return (self.nearness(attempt), attempt.job.priority)
 
+    def may_spare(self, victims: Sequence[AttemptRecord]) -> bool:
+        """Whether any may be preempted that is further out than some of these victims: else no others are sought."""
+        nearest, runs = max(map(self.nearness, victims), default=0), self.state.runs
+        if nearest <= 1:
+            return False
+        others = (next(iter(runs[group].values())) for group in self.groups() if runs[group])
+        return any(self.nearness(other) < nearest and self.group_goes(other) for other in others)
+
     def nearness(self, attempt: AttemptRecord) -> int:
         """How far in the queue of an attempt meets that of the head."""
         return self.state.quotas.nearness(self.head.job.queue, attempt.job.queue)
