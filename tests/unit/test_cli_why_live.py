@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from phalanx.cli.expected import expected_end
 from phalanx.cli.why_live import expected_start
 
 MINUTE_MS = 60_000
@@ -87,3 +88,9 @@ def test_where_nobody_can_tell_nothing_is_told() -> None:
 def test_where_looking_ahead_failed_that_is_told_instead() -> None:
     line = expected_start({"expected_start_ms": None, "forecast": None, "no_forecast": "a forked run failed"}, NOW_MS)
     assert line == "unknown: there is no forecast (a forked run failed)"
+
+
+def test_a_running_job_ends_by_what_it_says_and_past_that_at_any_moment() -> None:
+    assert expected_end(NOW_MS + MINUTE_MS, NOW_MS).endswith(", in 1m, by its own estimate")
+    assert expected_end(NOW_MS - MINUTE_MS, NOW_MS) == "any moment: it has run 1m longer than it said"
+    assert expected_end(None, NOW_MS) == "unknown: the job says neither duration nor max_run"

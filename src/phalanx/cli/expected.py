@@ -42,13 +42,15 @@ def _times(job: dict[str, Any]) -> dict[str, Any]:
     if job["ended_ms"] is not None:
         times["ended"] = f"{clock(job['ended_ms'])}, {ago(job['ended_ms'])} ago"
     elif job["state"] not in (*FINAL, "waiting"):
-        times["ends"] = _end(job["expected_end_ms"])
+        times["ends"] = expected_end(job["expected_end_ms"], now_ms())
     return times
 
 
-def _end(expected_ms: int | None) -> str:
+def expected_end(expected_ms: int | None, at_ms: int) -> str:
+    """When a running job ends; one that runs longer than it said may at any moment."""
     if expected_ms is None:
         return "unknown: the job says neither duration nor max_run"
-    left_ms = expected_ms - now_ms()
-    when_is_that = f"in {span(left_ms)}" if left_ms > 0 else f"{span(-left_ms)} ago"
-    return f"{clock(expected_ms)}, {when_is_that}, by its own estimate"
+    left_ms = expected_ms - at_ms
+    if left_ms <= 0:
+        return f"any moment: it has run {span(-left_ms)} longer than it said"
+    return f"{clock(expected_ms)}, in {span(left_ms)}, by its own estimate"
