@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import combinations
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -193,6 +194,27 @@ def test_where_running_jobs_stand_in_order_nobody_is_stopped_again_and_again(
     counted = Counter(victim for _ in range(30) for _, victim in settle(world, world.turn(after_ms=1_000)))
     # Levels of service grow, so that who goes before whom changes less and less often.
     assert max(counted.values(), default=0) <= 4, (counted, kind, policy, wishes)
+
+
+@pytest.mark.parametrize("policy", ["priority", "fair:preempt=true", "kai", "volcano", "phalanx"])
+def test_for_one_gpu_one_job_is_stopped_and_none_for_that_in_turn(policy: str) -> None:
+    """Full clusters of jobs of one GPU each, with all sorts of priorities in queues with all sorts of quotas."""
+    made_room = 0
+    for seed in range(40):
+        rng = Random(seed)
+        gpus, leaves = rng.choice((4, 6, 8)), rng.choice((("a", "b", "c"), ("d/a", "d/b", "e/c")))
+        deserved = {leaf: rng.choice((0, 1_000, 2_000)) for leaf in leaves[:2]} | {leaves[2]: rng.choice((0, 1_000))}
+        within = {"d": deserved.get("d/a", 0) + deserved.get("d/b", 0), "e": deserved.get("e/c", 0)}
+        tops = [Queue(top, deserved=Quota(sum_of)) for top, sum_of in within.items() if "d/a" in leaves]
+        queues = (*tops, *(Queue(leaf, deserved=Quota(amount)) for leaf, amount in deserved.items()))
+        world = World(replace(flat(1, gpus), queues=queues), policy)
+        for number in range(gpus):
+            job = a_job(f"j{number}", 1, queue=rng.choice(leaves), priority=rng.randint(0, 4))
+            settle(world, world.submit(job, after_ms=1_000))
+        pairs = settle(world, world.submit(a_job("head", 1, queue=rng.choice(leaves), priority=3), after_ms=1_000))
+        made_room += bool(pairs)
+        assert len(pairs) <= 1, (seed, pairs)
+    assert made_room > 10
 
 
 @pytest.mark.parametrize("policy", ["phalanx", "las:quantum=600", "tiresias-las"])
