@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from running import Server
+from running import Server, eventually
 
 from phalanx.server.accounts.tokens import attempt_token
 
@@ -17,7 +17,7 @@ from phalanx.server.accounts.tokens import attempt_token
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("lab")
     server = Server(folder / "data", "--backend", "rehearsal", "--nodes", "1", "--gpus", "8").start()
-    yield server.with_queues("red", "red/llm")
+    yield server.with_queues("red", "red/llm", "blue")
     server.stop()
 
 
@@ -63,6 +63,24 @@ def test_gpu_time_is_what_attempts_held_in_the_span_and_busy_is_what_they_report
     middle = (attempt["started_ms"] + attempt["ended_ms"]) // 2
     [half] = used(lab, by="job", queue="red/llm", since_ms=middle)
     assert half["gpu_ms"] == 4 * (attempt["ended_ms"] - middle)
+
+
+def test_gpu_time_of_a_resized_job_is_summed_up_at_the_sizes_that_it_had(lab: Server) -> None:
+    job = lab.submit(gang=[{"replicas": {"min": 1, "max": 4}, "gpus": 1}], queue="blue", duration="1h")["id"]
+    eventually(lambda: lab.job(job)["gpus"] == 4 and lab.job(job)["state"] == "running")
+    lab.client.post(f"/jobs/{job}:resize", json={"replicas": 1}).raise_for_status()
+    eventually(lambda: lab.job(job)["gpus"] == 1 and lab.job(job)["state"] == "running")
+    lab.client.post(f"/jobs/{job}:cancel").raise_for_status()
+    lab.wait(job, "cancelled")
+    [attempt] = lab.client.get(f"/jobs/{job}/attempts").json()["items"]
+    with sqlite3.connect(f"file:{lab.data}/phalanx.db?mode=ro", uri=True) as store:
+        [[shrunk_ms, gpus]] = store.execute("SELECT until_ms, gpus FROM attempt_sizes WHERE job = ?", (job,)).fetchall()
+    assert gpus == 4
+    held = 4 * (shrunk_ms - attempt["started_ms"]) + (attempt["ended_ms"] - shrunk_ms)
+    [whole] = used(lab, by="job", queue="blue")
+    assert whole["gpu_ms"] == held == lab.job(job)["executed_before_gpu_ms"]
+    [end] = used(lab, by="job", queue="blue", since_ms=shrunk_ms - 1)
+    assert end["gpu_ms"] == 4 + attempt["ended_ms"] - shrunk_ms
 
 
 def test_a_job_that_is_over_keeps_the_nodes_of_its_last_attempt(lab: Server) -> None:

@@ -53,7 +53,7 @@ COLUMNS = (
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Maximum number of jobs.")
 @output_option
 def history(since: str, user: str, queue: str, name: str, limit: int, output: Output) -> None:
-    """List finished jobs, last submitted first. GPU-HOURS is the number of GPUs times the hours that the job ran."""
+    """List finished jobs, last submitted first. GPU-HOURS is the time that they ran times the GPUs they had."""
     since_ms = past(since, "--since")
     listed = connect().items("/jobs", LOOKED_AT_MAX, state=FINAL, user=user, queue=queue, name=name)
     rows = []
@@ -70,7 +70,7 @@ def history(since: str, user: str, queue: str, name: str, limit: int, output: Ou
 def _row(job: dict[str, Any]) -> dict[str, Any]:
     return {
         **job_row(job),
-        "gpu_hours": round(job["gpus"] * job["executed_before_ms"] / HOUR_MS, 2),
+        "gpu_hours": round(job["executed_before_gpu_ms"] / HOUR_MS, 2),
         "submitted": clock(job["submitted_ms"]),
         "ended": clock(job["ended_ms"]),
     }

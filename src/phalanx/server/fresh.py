@@ -31,6 +31,7 @@ def fresh_item(state: State, record: JobRecord) -> dict[str, Any]:
         "started_ms": None,
         "running_since_ms": None,
         "executed_before_ms": 0,
+        "executed_before_gpu_ms": 0,
         "ended_ms": None,
         "expected_end_ms": None,
         "attempts": 0,

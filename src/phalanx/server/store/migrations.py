@@ -106,6 +106,15 @@ def add_past(connection: Connection) -> None:
         connection.execute(metadata.tables["node_attempts"].insert(), rows)
 
 
+def add_sizes(connection: Connection) -> None:
+    """Version 12: the sizes of resized attempts are kept. Of before it is taken that jobs always had their last one."""
+    metadata.create_all(connection, [metadata.tables["attempt_sizes"]])
+    if "executed_before_gpu_ms" in {column["name"] for column in inspect(connection).get_columns("jobs")}:
+        return
+    connection.execute(text("ALTER TABLE jobs ADD COLUMN executed_before_gpu_ms BIGINT NOT NULL DEFAULT 0"))
+    connection.execute(text("UPDATE jobs SET executed_before_gpu_ms = gpus * executed_before_ms"))
+
+
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     create_tables,
     add_unix_users,
@@ -118,6 +127,7 @@ MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     add_sessions,
     add_devices,
     add_past,
+    add_sizes,
 )
 """What leads from version n to n + 1 stands at place n. Never change one that was released: add another."""
 

@@ -1,15 +1,35 @@
-"""Looking up the past: the phases of a job's attempts, and what there was on a node."""
+"""Looking up the past: the phases and sizes of a job's attempts, and what there was on a node."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 from sqlalchemy import Connection, select
 
-from phalanx.server.store.tables import attempts, job_phases, jobs, node_attempts, node_healths
+from phalanx.server.store.tables import attempt_sizes, attempts, job_phases, jobs, node_attempts, node_healths
 
 PHASES_MAX = 5_000
 """Phases of a job that are looked at: one that is resized every minute for days has more, and the newest are shown."""
+
+
+AT_ONCE = 500
+"""Jobs that one query asks for."""
+
+
+class _Slot(msgspec.Struct):
+    devices: list[int]
+
+
+_slots = msgspec.json.Decoder(list[_Slot])
+
+
+class Size(NamedTuple):
+    """The GPUs that an attempt held until a moment."""
+
+    until_ms: int
+    gpus: int
 
 
 class PhaseChange(NamedTuple):
@@ -51,6 +71,21 @@ def phases_of(connection: Connection, job: str) -> list[PhaseChange]:
         select(*columns).where(job_phases.c.job == job).order_by(*newest_first).limit(PHASES_MAX)
     )
     return [PhaseChange(*row) for row in reversed(found.all())]
+
+
+def gpus_of(slots: str) -> int:
+    """The GPUs of an attempt, by its slots as the store keeps them."""
+    return sum(len(slot.devices) for slot in _slots.decode(slots))
+
+
+def sizes_of(connection: Connection, ids: Sequence[str]) -> dict[tuple[str, int], list[Size]]:
+    """The sizes that attempts of jobs had before their last one, in the order of time."""
+    sizes: dict[tuple[str, int], list[Size]] = {}
+    for at in range(0, len(ids), AT_ONCE):
+        query = select(attempt_sizes).where(attempt_sizes.c.job.in_(ids[at : at + AT_ONCE]))
+        for row in connection.execute(query.order_by(attempt_sizes.c.seq)):
+            sizes.setdefault((row.job, row.number), []).append(Size(row.until_ms, row.gpus))
+    return sizes
 
 
 def stays_on(connection: Connection, node: str, until_ms: int, limit: int) -> list[Stay]:

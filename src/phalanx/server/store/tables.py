@@ -77,6 +77,7 @@ jobs = Table(
     Column("started_ms", BigInteger),
     Column("running_since_ms", BigInteger),
     Column("executed_before_ms", BigInteger, nullable=False, server_default="0"),
+    Column("executed_before_gpu_ms", BigInteger, nullable=False, server_default="0"),
     Column("ended_ms", BigInteger),
     Column("expected_end_ms", BigInteger),
     Column("attempts", Integer, nullable=False),
@@ -129,6 +130,17 @@ attempts = Table(
     Column("lost_ms", BigInteger),
     Column("lost_gpu_ms", BigInteger),
 )
+
+attempt_sizes = Table(
+    "attempt_sizes",
+    metadata,
+    Column("job", Text, primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("until_ms", BigInteger, nullable=False),
+    Column("gpus", Integer, nullable=False),
+)
+"""The GPUs that attempts held until they were resized. `attempts` has what they held since then."""
 
 start_forecasts = Table(
     "start_forecasts",

@@ -10,13 +10,14 @@ from sqlalchemy import Connection, Row, select
 
 from phalanx.server.refusal import Refusal
 from phalanx.server.store.jobs import in_queues
+from phalanx.server.store.past import AT_ONCE, Size, gpus_of, sizes_of
 from phalanx.server.store.tables import attempts, jobs, journal
 
 ATTEMPTS_MAX = 200_000
 """More attempts than this in one span are not summed up while a caller waits."""
 
-REPORTS_MAX, AT_ONCE = 100_000, 500
-"""Reports of progress that are read, the newest first, and jobs that one query asks for."""
+REPORTS_MAX = 100_000
+"""Reports of progress that are read, the newest first."""
 
 By = Literal["user", "queue", "job"]
 
@@ -40,23 +41,19 @@ class _Report(msgspec.Struct):
     body: _Busy
 
 
-class _Slot(msgspec.Struct):
-    devices: list[int]
-
-
-_slots = msgspec.json.Decoder(list[_Slot])
 _report = msgspec.json.Decoder(_Report)
 
 
 def usage(connection: Connection, span: Span, by: By) -> list[dict[str, Any]]:
     """GPU time by user, queue or job, the most first. What jobs report of how busy their GPUs are counts for them."""
     found = _attempts(connection, span)
-    busy = _busy(connection, list(dict.fromkeys(row.job for row in found if _gpus(row))))
+    ids = list(dict.fromkeys(row.job for row in found if gpus_of(row.slots)))
+    busy, sizes = _busy(connection, ids), sizes_of(connection, ids)
     sums: dict[str, dict[str, Any]] = {}
     for row in found:
         key = str(row.job if by == "job" else getattr(row, by))
         entry = sums.setdefault(key, _nothing(row, key, by))
-        held_ms = _gpus(row) * (min(row.ended_ms or span.until_ms, span.until_ms) - max(row.started_ms, span.since_ms))
+        held_ms = _held_gpu_ms(row, sizes.get((row.job, row.number), []), span)
         share = busy.get((row.job, row.number))
         entry["gpu_ms"] += held_ms
         entry["lost_gpu_ms"] += row.lost_gpu_ms or 0
@@ -96,8 +93,14 @@ def _attempts(connection: Connection, span: Span) -> Sequence[Row[Any]]:
     return found
 
 
-def _gpus(row: Row[Any]) -> int:
-    return sum(len(slot.devices) for slot in _slots.decode(row.slots))
+def _held_gpu_ms(row: Row[Any], earlier: Sequence[Size], span: Span) -> int:
+    """The GPU time that an attempt held in the span, at the sizes that it had."""
+    ended_ms = min(row.ended_ms or span.until_ms, span.until_ms)
+    from_ms, held = row.started_ms, 0
+    for until_ms, gpus in (*earlier, Size(ended_ms, gpus_of(row.slots))):
+        held += gpus * max(min(until_ms, ended_ms) - max(from_ms, span.since_ms), 0)
+        from_ms = until_ms
+    return held
 
 
 def _busy(connection: Connection, ids: list[str]) -> dict[tuple[str, int], float]:

@@ -38,6 +38,7 @@ def job_row(record: JobRecord, shape: str, version: int, submit_seq: int = -1) -
         "started_ms": record.first_start_ms,
         "running_since_ms": record.running_since_ms,
         "executed_before_ms": record.executed_before_ms,
+        "executed_before_gpu_ms": record.service_before_gpu_ms,
         "ended_ms": record.ended_ms,
         "expected_end_ms": _expected_end_ms(record),
         "attempts": record.attempts,
@@ -64,17 +65,18 @@ def attempt_row(attempt: AttemptRecord) -> Row:
         "exit_code": None,
         "reason": "",
         "nodes": text_of(attempt.placement.nodes),
-        "slots": text_of(
-            [
-                {"rank": slot.rank, "role": slot.role, "node": slot.node, "devices": slot.devices}
-                for slot in attempt.placement.slots
-            ]
-        ),
+        "slots": slots_text(attempt),
         "step": None,
         "durable_step": None,
         "lost_ms": None,
         "lost_gpu_ms": None,
     }
+
+
+def slots_text(attempt: AttemptRecord) -> str:
+    """Where each task of an attempt is, as the store keeps it."""
+    slots = attempt.placement.slots
+    return text_of([{"rank": s.rank, "role": s.role, "node": s.node, "devices": s.devices} for s in slots])
 
 
 def ended_row(attempt: AttemptRecord, ended_ms: int, step: int | None) -> Row:

@@ -187,7 +187,7 @@ class View:
                 row["step"] = reported_step(connection, row["job"], row["number"])
         NEW_ATTEMPTS.run(connection, opened)
         CHANGED_ATTEMPTS.run(connection, changed)
-        self._past.write(connection, opened, changed, self._state.now)
+        self._past.write(connection, opened, changed)
         return busy
 
     def _compare(self, job: str, opened: list[Row], changed: list[Row], busy: dict[str, None]) -> None:

@@ -28,6 +28,7 @@ JOB_EXAMPLE: dict[str, Any] = {
     "started_ms": 1790000060000,
     "running_since_ms": 1790000060000,
     "executed_before_ms": 0,
+    "executed_before_gpu_ms": 0,
     "ended_ms": None,
     "expected_end_ms": 1790014460000,
     "attempts": 1,
@@ -64,6 +65,7 @@ class JobModel(Answered):
     started_ms: int | None = Field(description="When it first ran.")
     running_since_ms: int | None = Field(description="Since when its present attempt runs; null if it does not.")
     executed_before_ms: int = Field(description="How long its earlier attempts ran, together.")
+    executed_before_gpu_ms: int = Field(description="The same in GPU time, at the sizes they had.")
     ended_ms: int | None
     expected_end_ms: int | None
     attempts: int
