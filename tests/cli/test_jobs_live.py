@@ -340,7 +340,7 @@ def test_a_job_that_printed_nothing_says_what_became_of_it(phalanx: Phalanx) -> 
     failed = phalanx("submit", "--wait", "-o", "name", "--gpus", "1", "--", "no-such-program").out.strip()
     shown = phalanx("logs", failed)
     assert (shown.code, shown.out) == (0, "")
-    assert f"nothing was printed; job {failed} is failed: " in shown.err
+    assert f"nothing was printed; job {failed} has failed: " in shown.err
     assert "no such program" in shown.err
     waiting = phalanx("submit", "-o", "name", "--gpus", "1", "--begin", "+1h", "--", "true").out.strip()
     assert "has not been started yet" in phalanx("logs", waiting).err
@@ -527,7 +527,7 @@ def test_a_pending_job_is_updated_and_one_that_runs_or_is_not_there_is_refused(p
     over = phalanx("update", held, "--priority", "1")
     assert (over.code, over.err) == (
         Exit.REFUSED,
-        f"phalanx: job {held} is succeeded: only a pending job can be updated\n",
+        f"phalanx: job {held} has succeeded: only a pending job can be updated\n",
     )
 
 
@@ -545,7 +545,8 @@ def test_a_job_that_is_suspended_gives_up_its_gpus_until_it_is_resumed_and_reque
     assert (suspended["state"], suspended["next"]) == ("waiting", f"it starts after `phalanx resume {job}`")
     assert (shown()["state"], shown()["reason"]) == ("waiting", "held")
     assert (
-        phalanx("requeue", job).err == f"phalanx: job {job} is waiting: only a job that has started can be requeued\n"
+        phalanx("requeue", job).err
+        == f"phalanx: job {job} is pending: only a job that has started and is not over can be requeued\n"
     )
     assert phalanx("resume", job).code == 0
     until(lambda: (shown()["state"], shown()["attempts"]) == ("running", 2))

@@ -224,12 +224,12 @@ def test_by_hand_a_size_is_set_within_its_scale_only(server: Server, load: Path)
         (vector(), "no series"),
         (vector(1, 2), "2 series"),
         ({"status": "success", "data": {"resultType": "matrix", "result": []}}, "comes to a matrix"),
-        (b"<html>", "none of Prometheus"),
-        (b"[]", "none of Prometheus"),
+        (b"<html>", "not one of Prometheus"),
+        (b"[]", "not one of Prometheus"),
         (b" " * (ANSWER_BYTES_MAX + 1), "more than 1 MiB"),
         (
             {"status": "success", "data": {"resultType": "vector", "result": [{"value": [0, "x"]}]}},
-            "none of Prometheus",
+            "not one of Prometheus",
         ),
     ],
 )

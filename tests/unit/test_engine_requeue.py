@@ -48,7 +48,7 @@ def test_a_job_that_has_a_claim_only_has_nothing_to_give_up_yet() -> None:
     world = World(flat(1, 4), "priority")
     world.run(a_job("low", 4))
     world.submit(a_job("high", 4, priority=5))
-    with pytest.raises(ValueError, match="only a job that has started can be requeued"):
+    with pytest.raises(ValueError, match="only a job that has started and is not over can be requeued"):
         world.turn(JobRequeued("high"))
 
 
@@ -59,13 +59,15 @@ def test_a_second_requeue_of_a_job_that_is_stopping_asks_for_nothing_more(world:
 
 def test_a_job_that_waits_is_over_or_is_cancelled_cannot_be_requeued(world: World) -> None:
     world.submit(a_job("b", 4))
-    with pytest.raises(ValueError, match="job b is waiting: only a job that has started can be requeued"):
+    with pytest.raises(
+        ValueError, match="job b is pending: only a job that has started and is not over can be requeued"
+    ):
         world.turn(JobRequeued("b"))
     world.turn(JobCancelled("a"))
     with pytest.raises(ValueError, match="only a job that has started"):
         world.turn(JobRequeued("a"))
     world.done("a")
-    with pytest.raises(ValueError, match="job a is cancelled"):
+    with pytest.raises(ValueError, match="job a was cancelled: submit it again"):
         world.turn(JobRequeued("a"))
 
 

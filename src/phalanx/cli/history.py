@@ -43,7 +43,7 @@ COLUMNS = (
     default="1d",
     show_default=True,
     metavar="TIME",
-    help="Only jobs that ended since then: 24h, 30d, 2030-01-31T08:00Z.",
+    help="Only jobs that ended since then: 24h, 30d, 2026-01-31T08:00Z.",
 )
 @click.option("--user", default="", help="Only jobs of this user.")
 @click.option(

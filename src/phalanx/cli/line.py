@@ -175,8 +175,8 @@ def _printed(line: ClientConnection) -> int:
             sys.stdout.buffer.flush()
     except ConnectionClosed as closed:
         if closed.rcvd is not None and closed.rcvd.code == RIGHT_LOST:
-            raise Refused(f"{closed.rcvd.reason}; the line was hung up") from None
-        raise LineError("the line broke before the command ended") from None
+            raise Refused(f"{closed.rcvd.reason}; the connection was closed") from None
+        raise LineError("the connection was lost before the command ended") from None
     told = json.loads(message)
     if "error" in told:
         raise LineError(told["error"])

@@ -16,7 +16,7 @@ from phalanx.cli.arrays import expanded
 from phalanx.cli.client import Client, NotFound, Refused, Unreachable, connect, job_path
 from phalanx.cli.complete import job_argument
 from phalanx.cli.log_lines import Printer, Wanted, follow_lines, print_lines
-from phalanx.cli.outcome import FINAL, Patience, look
+from phalanx.cli.outcome import FINAL, Patience, look, sentence_of
 from phalanx.cli.when import clock, past
 from phalanx.errors import PhalanxError
 
@@ -56,7 +56,7 @@ class Printed(NamedTuple):
 )
 @click.option("--attempt", type=click.IntRange(1), metavar="N", help="An older attempt than the newest.")
 @click.option("--timestamps", is_flag=True, help="Before each line when it was written, in UTC.")
-@click.option("--since", metavar="TIME", default="", help="Only lines written since then: 10m, 24h, 2030-01-31T08:00Z.")
+@click.option("--since", metavar="TIME", default="", help="Only lines written since then: 10m, 24h, 2026-01-31T08:00Z.")
 @click.option("--tail", type=click.IntRange(0, TAIL_MAX), metavar="LINES", help="Only the last lines.")
 @click.option("-f", "--follow", is_flag=True, help="Wait for more until the job is over.")
 def logs(
@@ -145,7 +145,7 @@ def follow_logs(client: Client, job: str) -> None:
 def _say_why_nothing(client: Client, job: str) -> None:
     found = client.get(job_path(job))
     told = f": {found['end_reason']}" if found["end_reason"] not in ("", found["state"]) else ""
-    click.echo(f"nothing was printed; job {found['id']} is {found['state']}{told}", err=True)
+    click.echo(f"nothing was printed; job {found['id']} {sentence_of(found['state'])}{told}", err=True)
 
 
 def _show(client: Client, printed: Printed, attempt: int | None, tail: int | None) -> int:

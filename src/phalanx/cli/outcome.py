@@ -13,6 +13,12 @@ from phalanx.cli.exit import Exit
 FINAL = {"succeeded": Exit.OK, "failed": Exit.JOB_FAILED, "cancelled": Exit.JOB_CANCELLED}
 LOOK_FIRST_S, LOOK_MAX_S = 0.05, 1.0
 OUTAGE_MAX_S = 60.0
+SENTENCES = {
+    "waiting": "is pending",
+    "succeeded": "has succeeded",
+    "failed": "has failed",
+    "cancelled": "was cancelled",
+}
 PATIENT_S = 1.5
 """So long a job may be pending before the user is told why."""
 
@@ -33,6 +39,11 @@ class Patience:
         if time.monotonic() - self._since_s >= PATIENT_S:
             self._told = reason
             click.echo(f"job {job['id']} is pending: {reason}; `phalanx why {job['id']}` tells more", err=True)
+
+
+def sentence_of(state: str) -> str:
+    """What a sentence says of a job in a state."""
+    return SENTENCES.get(state, f"is {state}")
 
 
 def wait_for(client: Client, job: str, deadline_s: float | None = None) -> tuple[Exit, dict[str, Any] | None]:

@@ -36,9 +36,9 @@ OF_JOBS = (
     help="Group by user, queue or job.",
 )
 @click.option(
-    "--since", default="7d", show_default=True, metavar="TIME", help="Start of the period: 24h, 30d, 2030-01-31T08:00Z."
+    "--since", default="7d", show_default=True, metavar="TIME", help="Start of the period: 24h, 30d, 2026-01-31T08:00Z."
 )
-@click.option("--until", metavar="TIME", help="End of the period: 24h, 30d, 2030-01-31T08:00Z. Default: now.")
+@click.option("--until", metavar="TIME", help="End of the period: 24h, 30d, 2026-01-31T08:00Z. Default: now.")
 @click.option("--user", default="", help="Only jobs of this user.")
 @click.option(
     "--queue", default="", shell_complete=queue_names, help="Only jobs of this queue and the queues below it."

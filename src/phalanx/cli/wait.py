@@ -11,6 +11,7 @@ from phalanx.cli.client import connect
 from phalanx.cli.complete import live_jobs
 from phalanx.cli.exit import Exit
 from phalanx.cli.outcome import wait_for
+from phalanx.cli.output import STATE_WORDS
 from phalanx.document.units import duration_ms
 
 
@@ -31,7 +32,7 @@ def wait(jobs: tuple[str, ...], timeout: str | None) -> int:
     worst = Exit.OK
     for job in [member for ref in jobs for member in expanded(client, ref)]:
         code, found = wait_for(client, job, deadline_s)
-        state = found["state"] if found else "gone"
+        state = STATE_WORDS.get(found["state"], found["state"]) if found else "gone"
         click.echo(f"job {found['id'] if found else job}: {state}", err=True)
         worst = worst or code
     return worst

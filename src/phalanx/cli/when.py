@@ -54,7 +54,7 @@ def past(said: str, option: str) -> int:
     if at_ms is None or not (0 if length_ms is not None else LEAST_MS) <= at_ms <= now_ms():
         raise click.UsageError(
             f"{option} {said}: expected how long ago, with its unit, such as 5m or 24h, or a past time with its zone, "
-            "such as 2030-01-31T08:00Z"
+            "such as 2026-01-31T08:00Z"
         )
     return at_ms
 

@@ -88,7 +88,7 @@ def check(state: State, event: Event) -> None:
                 attempt is not None and not may_be_resized(state, attempt, record.job, job)
             ):
                 raise ValueError(
-                    f"job {job.id} is {record.state.value}: only a pending job can be changed. Of an elastic job that "
+                    f"job {job.id} {record.state.sentence}: only a pending job can be changed. Of an elastic job that "
                     "runs, the number of replicas can be changed, with a minimum of at most what it has"
                 )
             if record.kept is not None and shape_of(job, Minds.NOTHING) != shape_of(record.job, Minds.NOTHING):
@@ -105,8 +105,9 @@ def check(state: State, event: Event) -> None:
         case JobRequeued(job=name):
             record = state.record(name)
             if record.attempt is None or record.attempt.phase is Phase.CLAIMED or record.cancelled:
-                verb = "has" if record.final in (JobState.SUCCEEDED, JobState.FAILED) else "is"
-                raise ValueError(f"job {name} {verb} {record.state.value}: only a job that has started can be requeued")
+                again = "submit it again; " if record.final is not None else ""
+                only = "only a job that has started and is not over can be requeued"
+                raise ValueError(f"job {name} {record.state.sentence}: {again}{only}")
         case NodeHealthChanged(node=node):
             _check_node(state, node)
         case DeviceHealthChanged(node=node, device=device):

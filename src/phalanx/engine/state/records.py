@@ -44,6 +44,18 @@ class JobState(StrEnum):
     CANCELLED = "cancelled"
 
     @property
+    def sentence(self) -> str:
+        """What a sentence says of a job in this state."""
+        match self:
+            case JobState.WAITING:
+                return "is pending"
+            case JobState.SUCCEEDED | JobState.FAILED:
+                return f"has {self.value}"
+            case JobState.CANCELLED:
+                return "was cancelled"
+        return f"is {self.value}"
+
+    @property
     def final(self) -> bool:
         """Whether nothing more will happen to it."""
         return self in (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)

@@ -313,7 +313,7 @@ class CommandHandler:
             raise Refusal("conflict", f"no member of the array {body.array} is pending")
         if not pending:
             held = self._job(body.jobs[0])
-            raise Refusal("conflict", f"job {held.job.id} is {held.state.value}: only a pending job can be updated")
+            raise Refusal("conflict", f"job {held.job.id} {held.state.sentence}: only a pending job can be updated")
         if not body.array:
             self._match(pending[0], body.version)
         # All are looked at before the first is changed.

@@ -77,7 +77,7 @@ def number_of(content: bytes) -> float:
             return float(result[0]["value"][1])
         count = len(result)
     except (msgspec.DecodeError, KeyError, IndexError, TypeError, ValueError):
-        raise QueryError("an answer that is none of Prometheus; expected one number") from None
+        raise QueryError("the answer is not one of Prometheus; expected one number") from None
     if kind == "vector" and not count:
         raise QueryError("the query finds no series")
     if kind == "vector":

@@ -61,7 +61,8 @@ def number_of(item: dict[str, Any], attempt: int | None) -> int:
     if not number:
         raise Refusal("not_found", f"job {item['id']} has not been started yet, so it has printed nothing")
     if number > item["attempts"]:
-        raise Refusal("not_found", f"job {item['id']} has had {item['attempts']} attempts, not {number}")
+        counted = "1 attempt" if item["attempts"] == 1 else f"{item['attempts']} attempts"
+        raise Refusal("not_found", f"job {item['id']} has had {counted}, not {number}")
     return number
 
 
