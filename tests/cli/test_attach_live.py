@@ -120,7 +120,7 @@ def test_a_task_without_a_terminal_says_what_to_do_instead(phalanx: Phalanx, mon
         assert shown.code == Exit.ERROR
         assert "task 0 has no terminal" in shown.err
         assert "phalanx exec" in shown.err
-        assert "task 9 does not run" in phalanx("attach", job, "--task", "9").err
+        assert "has no task 9" in phalanx("attach", job, "--task", "9").err
         phalanx("cancel", job)
         phalanx("wait", job)
         assert phalanx("attach", job).code == Exit.REFUSED

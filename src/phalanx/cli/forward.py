@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 import socket
 import time
@@ -15,7 +16,7 @@ from phalanx.cli.complete import job_argument
 from phalanx.cli.context import current_context
 from phalanx.cli.exit import Exit
 from phalanx.cli.line import open_line
-from phalanx.cli.outcome import FINAL, look
+from phalanx.cli.outcome import FINAL, look, sentence_of
 from phalanx.cli.tunnel import Tunnel
 from phalanx.errors import PhalanxError
 
@@ -49,17 +50,17 @@ def forward(job: str, ports: str, rank: int, address: str) -> int:
     client = connect()
     found = client.get(job_path(job))
     context = current_context()
-    with open_line(context, found["id"], "forward", [("port", str(asked.remote)), ("check", "true")]):
-        # Whoever may not is told before anything is listened on.
+    query = [("port", str(asked.remote)), ("rank", str(rank))]
+    with open_line(context, found["id"], "forward", [*query, ("check", "true")]):
+        # A caller that may not is told before anything is listened on.
         pass
-    with listening(address, asked.local) as listener:
+    with listening(address, asked) as listener:
         local = listener.getsockname()[1]
         shown = f"[{address}]" if ":" in address else address
         told = f"{shown}:{local} is port {asked.remote} of task {rank} of job {found['id']}"
         click.echo(f"{told}, until it ends or Ctrl-C", err=True)
         if address not in LOOPBACK:
             click.echo(f"phalanx: every user that reaches {shown}:{local} reaches the job as you", err=True)
-        query = [("port", str(asked.remote)), ("rank", str(rank))]
         tunnel = Tunnel(listener, lambda: open_line(context, found["id"], "forward", query))
         tunnel.begin()
         try:
@@ -69,8 +70,8 @@ def forward(job: str, ports: str, rank: int, address: str) -> int:
                 now = look(client, found["id"]) or {"state": "gone", "attempts": 0}
         finally:
             tunnel.end()
-    again = "no longer runs" if now["state"] == "running" else f"is {now['state']}"
-    click.echo(f"job {found['id']} {again}: nothing is forwarded any more", err=True)
+    told = "was started again" if now["state"] == "running" else sentence_of(now["state"])
+    click.echo(f"job {found['id']} {told}: forwarding has ended", err=True)
     if now["state"] == "gone":
         raise NotFound(f"there is no job '{found['id']}' any more")
     return FINAL.get(now["state"], Exit.JOB_NOT_FINISHED)
@@ -86,16 +87,20 @@ def ports_of(said: str) -> Ports:
     raise click.UsageError(f"'{said}': expected PORT or LOCAL:PORT with ports up to 65535, such as 8888 or 9000:8888")
 
 
-def listening(address: str, port: int) -> socket.socket:
+def listening(address: str, ports: Ports) -> socket.socket:
     """A socket that takes connections on this machine."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
-        return socket.create_server((address, port), family=family)
+        return socket.create_server((address, ports.local), family=family)
     except socket.gaierror:
         raise click.UsageError(f"--address {address}: expected an address of this machine, such as 127.0.0.1") from None
     except OSError as error:
         if error.errno == errno.EADDRNOTAVAIL:
             raise click.UsageError(f"--address {address}: this machine has no such address") from None
-        raise PortTaken(
-            f"port {port} of {address}: {error.strerror}; name another, as in 9000:{port}, or 0:{port} for a free one"
-        ) from None
+        told = (
+            "is in use"
+            if error.errno == errno.EADDRINUSE
+            else f"cannot be listened on: {os.strerror(error.errno or 0)}"
+        )
+        other = f"name another, as in 9000:{ports.remote}, or 0:{ports.remote} for a free one"
+        raise PortTaken(f"port {ports.local} of {address} {told}; {other}") from None

@@ -216,6 +216,12 @@ def attempts_of(connection: Connection, job: str) -> list[dict[str, Any]]:
     ]
 
 
+def ranks_of(connection: Connection, job: str, number: int) -> list[int]:
+    """The tasks of an attempt, in order; none if there is no such attempt."""
+    query = select(attempts.c.slots).where((attempts.c.job == job) & (attempts.c.number == number))
+    return sorted(slot["rank"] for slot in msgspec.json.decode(connection.execute(query).scalar() or "[]"))
+
+
 def counted(connection: Connection) -> list[tuple[str, str, int, int]]:
     """How many jobs that are not over there are in each queue and state, and their GPUs."""
     found = connection.execute(

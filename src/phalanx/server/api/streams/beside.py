@@ -67,7 +67,7 @@ async def _talk(
     # The caller may go at any moment, also while the answer to the handshake is sent.
     with ExitStack() as held, suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
         try:
-            entry = await enter(websocket, context, job)
+            entry = await enter(websocket, context, job, rank)
             held.enter_context(context.connections.execs.held(entry.account.user))
             attempt = await entry.audited(rank, verb, command)
             line = Line(await begun(lambda: session(entry.item["id"], attempt)))

@@ -19,6 +19,7 @@ from phalanx.server.api.jobs import changeable, hand_over
 from phalanx.server.api.streams.standing import Standing
 from phalanx.server.loop.wire import Caller, RunBeside
 from phalanx.server.refusal import Refusal
+from phalanx.server.store.jobs import ranks_of
 
 OPEN_S = 5.0
 OPEN_AGAIN_S = 0.05
@@ -50,8 +51,8 @@ class Entry:
         return attempt
 
 
-async def enter(websocket: WebSocket, context: Context, job: str) -> Entry:
-    """Admits a caller that may change the job, and may act for the user it belongs to."""
+async def enter(websocket: WebSocket, context: Context, job: str, rank: int) -> Entry:
+    """Admits a caller to a task of a job that it may change, if it may act for the user that the job belongs to."""
     token, account = await _account(websocket, context)
     item = await changeable(job, account, context)
     if item["state"] != "running":
@@ -60,7 +61,15 @@ async def enter(websocket: WebSocket, context: Context, job: str) -> Entry:
     await need_acting_as(item["user"], account, context)
     if context.options.backend != "local":
         raise Refusal("conflict", f"the backend {context.options.backend} allows no commands in its tasks")
+    await _need_task(item, rank, context)
     return Entry(context, token, account, item, websocket.client.host if websocket.client else "")
+
+
+async def _need_task(item: dict[str, Any], rank: int, context: Context) -> None:
+    ranks = await context.read(ranks_of, item["id"], item["attempts"])
+    if ranks and rank not in ranks:
+        there = f"tasks {ranks[0]} to {ranks[-1]}" if len(ranks) > 1 else f"task {ranks[0]}"
+        raise Refusal("not_found", f"job {item['id']} has no task {rank}: it has {there}")
 
 
 async def _account(websocket: WebSocket, context: Context) -> tuple[str, Account]:

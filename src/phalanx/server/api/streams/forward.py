@@ -36,7 +36,7 @@ async def forward_to(
     # The caller may go at any moment, also while the answer to the handshake is sent.
     with ExitStack() as held, suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
         try:
-            entry = await enter(websocket, context, job)
+            entry = await enter(websocket, context, job, rank)
             if check:
                 await websocket.accept()
                 await websocket.close()
