@@ -107,4 +107,5 @@ def test_up_prints_a_banner_for_simulated_nodes_and_none_for_a_machine(folder: P
         server.begin()
         text = server.ready_text()
         assert ("SIMULATED: 2 nodes are simulated" in text) is banner
+        assert "phx_" not in text, "a pipe may lead to a log: the token is in its file alone"
         server.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import suppress
 from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
@@ -235,6 +236,8 @@ def _write_whole(path: str, content: str) -> None:
 
 def _announce(options: Options, output: Output, first: bool) -> None:
     token_file, ready = options.file("admin.token"), _ready(options)
+    # What is no terminal is a log, which more users may read than the file.
+    shows_token = first and sys.stdout.isatty()
     banner = banner_of(ready["simulated_nodes"]) or gpus_line(ready["gpus"])
     if output == "json":
         import json
@@ -250,7 +253,7 @@ def _announce(options: Options, output: Output, first: bool) -> None:
             + (f"  export PHALANX_CA_FILE={options.tls_cert}\n" if options.tls_cert else "")
             + "  phalanx run --template hello\n\n"
             + (f"{banner}\n\n" if banner else "")
-            + (f"The admin's token, shown this once: {token_file.read_text().strip()}\n" if first else "")
+            + (f"The admin's token, shown this once: {token_file.read_text().strip()}\n" if shows_token else "")
             + f"The admin's token is in {token_file}: keep it to yourself. Logs are in {options.file('log')}.\n"
             + "Ctrl-C stops the server and leaves running jobs alone."
         )
