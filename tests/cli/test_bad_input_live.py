@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
-from live import Phalanx, until
+from live import Phalanx, Server, until
 
 from phalanx.cli.exit import Exit
 
@@ -37,6 +39,11 @@ FOREIGN = [
 OVER = [
     *(["update", "{job}", "--priority", "1"], ["suspend", "{job}"], ["requeue", "{job}"], ["save", "{job}"]),
     *(["attach", "{job}"], ["forward", "{job}", "80"], ["exec", "{job}", "--", "true"]),
+]
+
+NOT_UTF8 = [
+    *(["submit", "--name", "\udcff", "--", "true"], ["submit", "--", "echo", "\udcff"], ["job", "\udcff"]),
+    *(["jobs", "--user", "\udcff"], ["update", "1", "--queue", "\udcff"], ["drain", "n\udcff"]),
 ]
 
 
@@ -98,6 +105,65 @@ def test_another_users_job_is_refused(
     result = phalanx(*(word.format(job=job) for word in words))
     assert (result.code, result.out) == (Exit.REFUSED, ""), result.err
     one_line(result.err)
+
+
+@pytest.mark.parametrize("words", [["attach"], ["forward", "80"], ["exec"]], ids=shown)
+def test_a_task_that_the_job_does_not_have_is_not_found(phalanx: Phalanx, job: str, words: list[str]) -> None:
+    result = phalanx(words[0], job, *words[1:], "--task", "7")
+    assert (result.code, result.out) == (Exit.NOT_FOUND, ""), result.err
+    assert one_line(result.err) == f"phalanx: job {job} has no task 7: it has task 0"
+
+
+@pytest.mark.parametrize("words", NOT_UTF8, ids=ascii)
+def test_words_that_are_no_text_are_a_usage_error(phalanx: Phalanx, words: list[str]) -> None:
+    result = phalanx(*words)
+    assert (result.code, result.out) == (Exit.USAGE, ""), result.err
+    told = one_line(result.err)
+    assert (told.startswith("phalanx: argument '"), told.endswith("\\xff': expected UTF-8 text")) == (True, True)
+
+
+@pytest.mark.parametrize("token", ["two\nlines", "名前", "two words"], ids=ascii)
+def test_a_token_that_can_be_none_is_named(phalanx: Phalanx, monkeypatch: pytest.MonkeyPatch, token: str) -> None:
+    monkeypatch.setenv("PHALANX_TOKEN", token)
+    result = phalanx("jobs")
+    assert (result.code, result.out) == (Exit.ERROR, "")
+    assert one_line(result.err).startswith("phalanx: PHALANX_TOKEN: expected ")
+
+
+def test_a_token_that_is_not_valid_is_told_with_where_it_comes_from(
+    phalanx: Phalanx, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PHALANX_TOKEN", "phx_000000000000_none")
+    result = phalanx("jobs")
+    assert (result.code, result.out) == (Exit.REFUSED, "")
+    assert "PHALANX_TOKEN is set" in one_line(result.err)
+
+
+def test_a_wrong_password_does_not_advise_to_log_in(
+    phalanx: Phalanx, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("not the password\n"))
+    result = phalanx("login", server.url, "--user", "admin")
+    assert (result.code, one_line(result.err)) == (Exit.REFUSED, "phalanx: no such user and password")
+
+
+def test_a_token_to_revoke_that_there_is_not_is_not_found(phalanx: Phalanx) -> None:
+    for token in ("abc", "0123456789ab", "x/y"):
+        result = phalanx("tokens", "revoke", token)
+        assert (result.code, f"there is no token '{token}'" in one_line(result.err)) == (Exit.NOT_FOUND, True)
+
+
+def test_what_a_sentence_says_of_a_state_is_what_tables_show(phalanx: Phalanx) -> None:
+    pending = phalanx("submit", "-o", "json", "--begin", "+1h", "--", "true").data["id"]
+    assert one_line(phalanx("requeue", pending).err).startswith(f"phalanx: job {pending} is pending: ")
+    assert phalanx("wait", pending, "--timeout", "0s").err == f"job {pending}: pending\n"
+    phalanx("cancel", pending)
+    done = phalanx("submit", "-o", "json", "--wait", "--", "true").data["id"]
+    told = "has succeeded: submit it again; only a job that has started and is not over can be requeued"
+    assert one_line(phalanx("requeue", done).err) == f"phalanx: job {done} {told}"
+    assert one_line(phalanx("update", done, "--priority", "1").err).startswith(f"phalanx: job {done} has succeeded: ")
+    assert phalanx("logs", done).err == f"nothing was printed; job {done} has succeeded\n"
+    assert "has had 1 attempt, not 9" in phalanx("logs", done, "--attempt", "9").err
 
 
 @pytest.mark.parametrize("words", OVER, ids=shown)

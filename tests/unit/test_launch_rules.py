@@ -6,7 +6,10 @@ import signal
 from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 
+from phalanx.cli.exit import Exit
+from phalanx.cli.launch import launch
 from phalanx.errors import PhalanxError
 from phalanx.train.launch import environment, stacks
 from phalanx.train.launch.budget import Budget
@@ -311,3 +314,8 @@ def test_options_are_read_as_torchrun_reads_them() -> None:
     assert (nodes_of("4"), nodes_of("2:6")) == ((4, 4), (2, 6))
     assert (endpoint_of("host"), endpoint_of("host:1")) == (("host", 29400), ("host", 1))
     assert settings_of("last_call_timeout=5,join_timeout=60") == {"last_call_s": 5.0, "join_timeout_s": 60.0}
+
+
+def test_an_option_that_there_is_not_is_not_taken_for_the_command() -> None:
+    result = CliRunner().invoke(launch, ["--nproc-per-nod", "8", "--", "python", "train.py"])
+    assert (result.exit_code, "No such option '--nproc-per-nod'" in result.output) == (Exit.USAGE, True)

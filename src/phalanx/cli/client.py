@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 import uuid
@@ -26,6 +27,7 @@ PAUSE_FIRST_S = 0.1
 PIECE_BYTES = 65536
 NAME_MAX, NAME_SHOWN = 253, 60
 """The longest name of a job: `document.field` has it, and would load YAML."""
+LOG_IN = "run `phalanx login`, or set PHALANX_TOKEN_FILE"
 
 Query = Mapping[str, str | int | bool | None]
 
@@ -116,7 +118,9 @@ class Client:
         except (OSError, HttpError) as error:
             self.close()
             self._need_token()
-            raise Unreachable(f"{self.context.addr}: the line broke ({error or type(error).__name__})") from None
+            raise Unreachable(
+                f"{self.context.addr}: the connection was lost ({error or type(error).__name__})"
+            ) from None
         finally:
             if not response.can_go_on:
                 self.close()
@@ -170,7 +174,7 @@ class Client:
         headers: Mapping[str, str],
         timeout_s: float | None,
     ) -> Response:
-        content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        content = body if isinstance(body, bytes) or body is None else json.dumps(body, ensure_ascii=False).encode()
         sent = {"Accept": "application/json", **headers}
         if content is not None:
             sent.setdefault("Content-Type", "application/json")
@@ -184,7 +188,7 @@ class Client:
                 raise
             raise self._unreachable(error) from error
         if response.status >= 400:
-            raise self._error(response)
+            raise self._error(response, path)
         return response
 
     def _open(self) -> Connection:
@@ -206,12 +210,13 @@ class Client:
             f"{self.context.addr}: {reason}; start a server with `phalanx up`, or say where it is with PHALANX_ADDR"
         )
 
-    def _error(self, response: Response) -> PhalanxError:
+    def _error(self, response: Response, path: str) -> PhalanxError:
         message, detail = self._told_in(response)
         if response.status == 404:
             return NotFound(message)
-        if response.status == 401:
-            return Refused(f"{message}; run `phalanx login`, or set PHALANX_TOKEN_FILE")
+        if response.status == 401 and path != "/login":
+            what = "PHALANX_TOKEN is set: correct or unset it" if os.environ.get("PHALANX_TOKEN") else LOG_IN
+            return Refused(f"{message}; {what}")
         if response.status in REFUSALS:
             return Refused(message, detail.get("index"))
         if response.status == 503:

@@ -126,15 +126,22 @@ def current_context() -> Context:
 
 
 def _token_given() -> str:
-    token = os.environ.get("PHALANX_TOKEN")
+    token = os.environ.get("PHALANX_TOKEN", "").strip()
     path = os.environ.get("PHALANX_TOKEN_FILE")
     if token or not path:
-        return token or ""
+        return _one_word(token, "PHALANX_TOKEN")
     try:
-        return _line_of(path)
+        return _one_word(_line_of(path), f"PHALANX_TOKEN_FILE={path}")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not text"
         raise ConfigError(f"PHALANX_TOKEN_FILE={path}: {reason}") from None
+
+
+def _one_word(token: str, source: str) -> str:
+    """A token as it can be sent."""
+    if token and not (token.isascii() and token.isprintable() and " " not in token):
+        raise ConfigError(f"{source}: expected one token such as phx_…, as `phalanx tokens add` prints it")
+    return token
 
 
 def _server_left_here(addr: str) -> tuple[str, str]:

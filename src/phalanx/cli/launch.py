@@ -139,6 +139,8 @@ def launch(command: tuple[str, ...], quiet: bool, standalone: bool, **given: str
 
         phalanx launch --nproc-per-node 8 -- python train.py
     """
+    if command and command[0].startswith("-"):
+        raise click.NoSuchOption(command[0])
     logging.basicConfig(
         level=logging.WARNING if quiet else logging.INFO, format="phalanx: %(message)s", stream=sys.stderr
     )

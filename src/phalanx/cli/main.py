@@ -171,9 +171,21 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         drop_stdout()
         return Exit.ERROR
+    except UnicodeEncodeError as error:
+        return complain(f"{not_text(arguments or sys.argv[1:]) or error}: expected UTF-8 text", Exit.USAGE)
     except OSError as error:
         return complain(f"{error.filename}: {error.strerror}" if error.filename else str(error), Exit.ERROR)
     return result if isinstance(result, int) else Exit.OK
+
+
+def not_text(arguments: Sequence[str]) -> str:
+    """The first argument that is not UTF-8, with its bytes as they were given."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            return f"argument {str(os.fsencode(argument))[1:]}"
+    return ""
 
 
 def complain(message: str, exit_code: int) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import quote
 
 import click
 
-from phalanx.cli.client import connect
+from phalanx.cli.client import NotFound, connect
 from phalanx.cli.output import Column, Output, emit, output_option
 from phalanx.cli.when import clock
 
@@ -75,6 +76,8 @@ def add(name: str, scopes: tuple[str, ...], days: int | None, user: str) -> None
 @click.argument("token_id", metavar="ID")
 def revoke(token_id: str) -> None:
     """Revoke the token ID and all tokens that were created with it."""
+    if not re.fullmatch(r"[0-9a-f]{12}", token_id):
+        raise NotFound(f"there is no token '{token_id}': give its ID, as `phalanx tokens` lists it")
     others = connect().change("DELETE", f"/tokens/{quote(token_id, safe='')}")["revoked"] - 1
     tokens_made = f" and {others} made with it" if others else ""
     click.echo(f"revoked token {token_id}{tokens_made}", err=True)
