@@ -8,7 +8,7 @@ from phalanx.words.phrases import counted, gpu_time
 
 HAD = {
     Had.FREE: "{what} would take free GPUs",
-    Had.MAX: "it has its most replicas",
+    Had.MAX: "it is at its maximum size",
     Had.QUOTA: "{what} would exceed the quota of its queue",
     Had.NO_ROOM: "there is no place for {what}: preempting jobs of lower priorities does not free enough",
 }

@@ -11,7 +11,7 @@ STANDINGS = {
     Standing.GROWS: "it grows to {wanted}",
     Standing.SHRINKS: "it shrinks to {wanted}",
     Standing.COOLS_DOWN: "it shrinks after its cool-down",
-    Standing.AT_MAX: "it has its most replicas, and more load than its target",
+    Standing.AT_MAX: "it is at its maximum size, with more load than its target",
     Standing.UNKNOWN: "its load is not known, so its size stays",
     Standing.STALE: f"its load is older than {STALE_MS // 1000}s, so its size stays",
     Standing.NONSENSE: "its load is no number of at least 0, so its size stays",
