@@ -11,6 +11,7 @@ import pytest
 from running import Server, eventually
 
 from phalanx.server.accounts.tokens import attempt_token
+from phalanx.server.api.models.jobs import UsageModel
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +57,7 @@ def test_gpu_time_is_what_attempts_held_in_the_span_and_busy_is_what_they_report
     assert (by_job[second]["reported_gpu_ms"], by_job[second]["busy_gpu_ms"]) == (0, 0)
     [admin] = used(lab, by="user")
     assert (admin["key"], admin["jobs"], admin["gpu_ms"]) == ("admin", 2, sum(held.values()))
+    assert admin.keys() == UsageModel.model_fields.keys()
     assert {each["key"] for each in used(lab, by="queue")} == {"red", "red/llm"}
     assert [each["key"] for each in used(lab, by="job", queue="red/llm")] == [second]
     assert used(lab, user="nobody") == []

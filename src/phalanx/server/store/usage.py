@@ -50,6 +50,7 @@ def usage(connection: Connection, span: Span, by: By) -> list[dict[str, Any]]:
     ids = list(dict.fromkeys(row.job for row in found if gpus_of(row.slots)))
     busy, sizes = _busy(connection, ids), sizes_of(connection, ids)
     sums: dict[str, dict[str, Any]] = {}
+    named: dict[str, dict[str, None]] = {}
     for row in found:
         key = str(row.job if by == "job" else getattr(row, by))
         entry = sums.setdefault(key, _nothing(row, key, by))
@@ -58,18 +59,18 @@ def usage(connection: Connection, span: Span, by: By) -> list[dict[str, Any]]:
         entry["gpu_ms"] += held_ms
         entry["lost_gpu_ms"] += row.lost_gpu_ms or 0
         entry["attempts"] += 1
-        entry["_jobs"][row.job] = None
+        named.setdefault(key, {})[row.job] = None
         if share is not None:
             entry["reported_gpu_ms"] += held_ms
             entry["busy_gpu_ms"] += round(held_ms * share)
     ordered = sorted(sums.values(), key=lambda entry: (-entry["gpu_ms"], entry["key"]))
-    return [{**entry, "jobs": len(entry.pop("_jobs"))} for entry in ordered]
+    return [{**entry, "jobs": len(named[entry["key"]])} for entry in ordered]
 
 
 def _nothing(row: Row[Any], key: str, by: By) -> dict[str, Any]:
     zeros = dict.fromkeys(("attempts", "gpu_ms", "lost_gpu_ms", "reported_gpu_ms", "busy_gpu_ms"), 0)
     user, queue, name = (row.user, row.queue, row.name) if by == "job" else ("", "", "")
-    return {"key": key, "name": name, "user": user, "queue": queue, "jobs": 0, **zeros, "_jobs": {}}
+    return {"key": key, "name": name, "user": user, "queue": queue, "jobs": 0, **zeros}
 
 
 def _attempts(connection: Connection, span: Span) -> Sequence[Row[Any]]:
