@@ -33,3 +33,22 @@ def test_it_says_what_goes_on_and_how_it_comes_back(folder: Path) -> None:
     again.client.post(f"/jobs/{running['id']}:cancel").raise_for_status()
     eventually(lambda: again.client.get("/jobs", params={"state": "succeeded"}).json()["items"])
     assert "no job runs" in stopped(again)
+
+
+def test_ctrl_c_at_a_terminal_reaches_up_alone(folder: Path) -> None:
+    # A terminal signals all processes of the group. Parts that end by themselves look like failures.
+    server = Server(folder, "--backend", "rehearsal", prefix=("setsid",)).start()
+    group = os.getpgid(server.process_id())
+    assert group not in [os.getpgid(server.pid(part)) for part in ("loop", "api", "planner")]
+    os.killpg(group, signal.SIGINT)
+    told = "".join(iter(server.told, ""))
+    assert ("the server stops" in told, "is started again" in told) == (True, False)
+    server.stop()
+
+
+def test_ctrl_c_before_it_is_ready_is_answered_too(folder: Path) -> None:
+    server = Server(folder, "--backend", "rehearsal")
+    server.begin()
+    children = Path(f"/proc/{server.process_id()}/task/{server.process_id()}/children")
+    eventually(children.read_text)
+    assert "the server stops" in stopped(server)

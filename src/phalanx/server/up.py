@@ -157,6 +157,8 @@ class Tree:
                 pass_fds=part.handles,
                 env=self._environment(part),
                 preexec_fn=die_with_parent,
+                # Ctrl-C at a terminal is for `up`, which then ends them in their order.
+                process_group=0,
             )
 
     def _log(self, part: Part) -> BinaryIO:
@@ -201,7 +203,10 @@ def up(options: Options, ready: Callable[[Options], None], tell: Callable[[str],
         tree.start()
         try:
             if not _until_ready(tree):
-                return 0 if tree.stopping else 1
+                if not tree.stopping:
+                    return 1
+                tell("the server stops before it was ready; jobs of an earlier start go on")
+                return 0
             tree.start_rest()
             _tell_left(tree, "restored")
             _tell_left(tree, "unheeded")
