@@ -112,7 +112,7 @@ def password(name: str) -> None:
 def disable(name: str) -> None:
     """Disable the user NAME: tokens and password are refused, and pending jobs are held."""
     connect().change("PATCH", f"/users/{quote(name, safe='')}", {"disabled": True})
-    click.echo(f"{name} is shut out; pending jobs are held, those that run go on", err=True)
+    click.echo(f"{name} is disabled; pending jobs are held, running jobs go on", err=True)
 
 
 @users.command()
@@ -120,7 +120,7 @@ def disable(name: str) -> None:
 def enable(name: str) -> None:
     """Enable the user NAME again. Release held jobs with `phalanx release`."""
     connect().change("PATCH", f"/users/{quote(name, safe='')}", {"disabled": False})
-    click.echo(f"{name} may come in again; `phalanx release JOB` lets held jobs start", err=True)
+    click.echo(f"{name} is enabled; `phalanx release JOB` lets held jobs start", err=True)
 
 
 @users.command("unix-user")
