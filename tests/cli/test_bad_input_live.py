@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from live import Phalanx, Server, until
@@ -199,3 +201,28 @@ def test_a_task_is_entered_only_while_it_runs(phalanx: Phalanx, words: list[str]
     assert (result.code, result.out) == (Exit.REFUSED, "")
     assert one_line(result.err) == f"phalanx: job {held} is not running (pending): this needs a running job"
     phalanx("cancel", held)
+
+
+class _OtherProgram(BaseHTTPRequestHandler):
+    """A program at the address that has a page for everything."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"<html></html>")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("words", [["jobs"], ["why", "1"], ["logs", "1"], ["exec", "1", "--", "true"]], ids=shown)
+def test_an_address_of_another_program_is_told(
+    phalanx: Phalanx, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    with HTTPServer(("127.0.0.1", 0), _OtherProgram) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        monkeypatch.setenv("PHALANX_ADDR", f"http://127.0.0.1:{other.server_port}")
+        result = phalanx(*words)
+        other.shutdown()
+    assert (result.code, result.out) == (Exit.ERROR, ""), result.err
+    assert one_line(result.err).endswith("which no phalanx would answer; is PHALANX_ADDR right?")

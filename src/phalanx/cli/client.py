@@ -27,6 +27,7 @@ PAUSE_FIRST_S = 0.1
 PIECE_BYTES = 65536
 NAME_MAX, NAME_SHOWN = 253, 60
 """The longest name of a job: `document.field` has it, and would load YAML."""
+NO_PHALANX = "which no phalanx would answer; is PHALANX_ADDR right?"
 LOG_IN = "run `phalanx login`, or set PHALANX_TOKEN_FILE"
 
 Query = Mapping[str, str | int | bool | None]
@@ -149,8 +150,7 @@ class Client:
         for attempt in range(1, self._tries_max + 1):
             try:
                 response = self._send(method, path, query, body, headers or {}, self._patience_s)
-                content = response.read()
-                return json.loads(content) if content else None
+                return self._data_of(response)
             except (HttpError, ConnectionError, Unreachable) as error:
                 self.close()
                 if (
@@ -164,6 +164,13 @@ class Client:
                 self.close()
                 raise Unreachable(f"{self.context.addr}: no answer within {self._patience_s:.0f} s") from None
         raise AssertionError("the last try returns or raises")
+
+    def _data_of(self, response: Response) -> Any:
+        content = response.read()
+        try:
+            return json.loads(content) if content else None
+        except ValueError:
+            raise ServerError(f"{self.context.addr}: {response.status} {response.reason}, {NO_PHALANX}") from None
 
     def _send(
         self,
@@ -230,7 +237,7 @@ class Client:
             told = json.loads(content)
             return str(told["message"]), dict(told.get("detail") or {})
         except (ValueError, KeyError, TypeError):
-            told = f"{response.status} {response.reason}, which no phalanx would answer; is PHALANX_ADDR right?"
+            told = f"{response.status} {response.reason}, {NO_PHALANX}"
             return told, {}
 
 

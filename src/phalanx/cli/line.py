@@ -14,7 +14,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlencode, urlsplit
 
-from phalanx.cli.client import BASE, NotFound, Refused, Unreachable, job_path, trusted, untrusted
+from phalanx.cli.client import (
+    BASE,
+    NO_PHALANX,
+    NotFound,
+    Refused,
+    ServerError,
+    Unreachable,
+    job_path,
+    trusted,
+    untrusted,
+)
 from phalanx.cli.context import Context
 from phalanx.errors import PhalanxError
 
@@ -54,7 +64,7 @@ class AllKeys:
 
 def open_line(context: Context, job: str, what: str, query: Sequence[tuple[str, str]]) -> ClientConnection:
     """Opens a line of some kind, such as `exec`, into a job."""
-    from websockets.exceptions import InvalidStatus
+    from websockets.exceptions import InvalidHandshake, InvalidStatus
     from websockets.sync.client import connect
 
     parts = urlsplit(context.addr)
@@ -66,6 +76,8 @@ def open_line(context: Context, job: str, what: str, query: Sequence[tuple[str, 
         return connect(url, additional_headers=headers, max_size=None, ssl=trust, open_timeout=OPEN_S)
     except InvalidStatus as error:
         raise _refusal(context, job, error.response.status_code, error.response.body or b"") from None
+    except InvalidHandshake as error:
+        raise ServerError(f"{context.addr}: {error}, {NO_PHALANX}") from None
     except ssl.SSLCertVerificationError as error:
         raise untrusted(context, error) from None
     except TimeoutError:
