@@ -226,3 +226,12 @@ def test_an_address_of_another_program_is_told(
         other.shutdown()
     assert (result.code, result.out) == (Exit.ERROR, ""), result.err
     assert one_line(result.err).endswith("which no phalanx would answer; is PHALANX_ADDR right?")
+
+
+def test_https_to_a_server_without_it_is_told(
+    phalanx: Phalanx, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PHALANX_ADDR", server.url.replace("http:", "https:"))
+    result = phalanx("jobs")
+    assert (result.code, result.out) == (Exit.UNREACHABLE, "")
+    assert one_line(result.err).endswith("does not speak HTTPS; is it http://…?")

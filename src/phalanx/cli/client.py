@@ -208,10 +208,12 @@ class Client:
         if isinstance(error, Unreachable):
             return error
         if "ssl" in sys.modules:
-            from ssl import SSLCertVerificationError
+            from ssl import SSLCertVerificationError, SSLError
 
             if isinstance(error, SSLCertVerificationError):
                 return untrusted(self.context, error)
+            if isinstance(error, SSLError) and error.reason == "WRONG_VERSION_NUMBER":
+                return Unreachable(f"{self.context.addr}: what answers there does not speak HTTPS; is it http://…?")
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
         return Unreachable(
             f"{self.context.addr}: {reason}; start a server with `phalanx up`, or say where it is with PHALANX_ADDR"
