@@ -145,6 +145,23 @@ def test_attempts_of_an_older_release_stay_and_what_was_lost_with_them_is_not_kn
     database.close()
 
 
+def test_jobs_of_an_older_release_have_the_gpu_time_of_their_last_size(url: str) -> None:
+    database = open_database(url)
+    for _ in replayed(database, random_run(5, 60)):
+        pass
+    with database.writing() as connection:
+        connection.execute(text("DROP TABLE attempt_sizes"))
+        connection.execute(text("ALTER TABLE jobs DROP COLUMN executed_before_gpu_ms"))
+        connection.execute(text("UPDATE store_version SET version = 11"))
+    database.close()
+    database = open_database(url)
+    with database.reading() as connection:
+        found = connection.execute(text("SELECT gpus, executed_before_ms, executed_before_gpu_ms FROM jobs")).all()
+    assert any(row.executed_before_gpu_ms for row in found)
+    assert all(row.executed_before_gpu_ms == row.gpus * row.executed_before_ms for row in found)
+    database.close()
+
+
 def test_a_store_of_a_newer_release_is_refused(url: str) -> None:
     database = open_database(url)
     with database.writing() as connection:
