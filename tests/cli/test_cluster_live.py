@@ -141,7 +141,7 @@ def test_a_wrong_token_is_refused_with_what_to_do(phalanx: Phalanx, monkeypatch:
     monkeypatch.setenv("PHALANX_TOKEN", "wrong")
     refused = phalanx("jobs")
     assert refused.code == Exit.REFUSED
-    assert "phalanx login" in refused.err
+    assert "PHALANX_TOKEN is set: correct or unset it" in refused.err
 
 
 def test_a_server_that_is_not_there_is_unreachable_with_what_to_do(
