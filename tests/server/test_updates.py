@@ -119,6 +119,6 @@ def test_jobs_of_others_jobs_that_run_are_over_or_have_changed_since_are_refused
         "job 1 is running: only a pending job can be updated",
     )
     lab.client.post(f"/jobs/{foreign}:cancel").raise_for_status()
-    assert "is cancelled: only a pending job" in update(lab.client, foreign, priority=1).json()["message"]
+    assert "was cancelled: only a pending job" in update(lab.client, foreign, priority=1).json()["message"]
     stale = lab.client.post(f"/jobs/{submit(lab.client)}:update", json={"priority": 1}, headers={"If-Match": '"0"'})
     assert stale.status_code == 412
