@@ -110,9 +110,10 @@ def test_a_launched_training_shrinks_and_grows_by_plan_within_one_attempt(server
 def test_a_launched_training_survives_a_dead_node_and_a_preemption_with_another_world(
     server: Server, undisturbed: str
 ) -> None:
-    job = server.submit(
-        command=list(LAUNCH), gang=[{"replicas": 2, "gpus": 1}], checkpoint={}, grace="60s", retry={"limit": 2}
-    )["id"]
+    # So slow that it is not over before it is killed or preempted, on a slow machine either.
+    command = [*LAUNCH[:-1], "0.1"]
+    gang = [{"replicas": 2, "gpus": 1}]
+    job = server.submit(command=command, gang=gang, checkpoint={}, grace="60s", retry={"limit": 2})["id"]
     await_steps(server, job, 1, SAVED + 10)
     os.kill(agent_of(server, job, 1, task=1), signal.SIGKILL)
 
