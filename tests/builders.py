@@ -40,10 +40,10 @@ from phalanx.protocol.event import (
 )
 from phalanx.protocol.plan import Plan
 from phalanx.protocol.reason import Reason
-from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.run import Run
-from phalanx.simulate.virtual import Fault, VirtualBackend
-from phalanx.simulate.work import Work
+from phalanx.simulate.world.costs import NO_COSTS
+from phalanx.simulate.world.virtual import Fault, VirtualBackend
+from phalanx.simulate.world.work import Work
 from phalanx.workload.array import members
 from phalanx.workload.gang import ANYWHERE, Gang, Role, Task, Topology
 from phalanx.workload.job import After, Array, Checkpointing, Dependency, Job, Kind

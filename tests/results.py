@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any
 
-from phalanx.simulate.fairness import served
-from phalanx.simulate.metrics import Cost, Totals, summarize
-from phalanx.simulate.never_fit import NeverFit, TooSmall
-from phalanx.simulate.result import JobResult, Result, Stay, Timeline
+from phalanx.simulate.figures.fairness import served
+from phalanx.simulate.figures.metrics import Cost, Totals, summarize
+from phalanx.simulate.figures.never_fit import NeverFit, TooSmall
+from phalanx.simulate.figures.result import JobResult, Result, Stay, Timeline
 
 
 def a_job_result(job_id: str = "1", **fields: Any) -> JobResult:

@@ -14,10 +14,10 @@ from phalanx.engine.fold.check_cells import check_job
 from phalanx.engine.state.records import JobState
 from phalanx.protocol.action import Start, Stop
 from phalanx.protocol.plan import Plan
-from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.run import Run, submissions
-from phalanx.simulate.virtual import VirtualBackend
-from phalanx.simulate.work import Work
+from phalanx.simulate.world.costs import NO_COSTS
+from phalanx.simulate.world.virtual import VirtualBackend
+from phalanx.simulate.world.work import Work
 from phalanx.workload.array import members
 from phalanx.workload.formats.openpai import native_jobs, read_openpai
 from phalanx.workload.job import Checkpointing, Job

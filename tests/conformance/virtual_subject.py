@@ -13,10 +13,10 @@ from phalanx.backends.local.processes import Process
 from phalanx.engine.backend import Backend
 from phalanx.protocol.action import Action, Start
 from phalanx.protocol.event import Event, Failed
-from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.trace import Ending
-from phalanx.simulate.virtual import VirtualBackend
-from phalanx.simulate.work import Work
+from phalanx.simulate.world.costs import NO_COSTS
+from phalanx.simulate.world.virtual import VirtualBackend
+from phalanx.simulate.world.work import Work
 from phalanx.workload.job import Job
 
 WORKS = {

@@ -19,10 +19,10 @@ from phalanx.policy.policy import Reserve, Targets
 from phalanx.policy.registry import BUILTIN
 from phalanx.protocol.action import Resize
 from phalanx.protocol.reason import Reason
-from phalanx.simulate.costs import NO_COSTS, Costs
-from phalanx.simulate.ledger import permille_of
+from phalanx.simulate.figures.ledger import permille_of
 from phalanx.simulate.simulation import Setup, Simulation
 from phalanx.simulate.trace import Ending, Trace, TraceJob
+from phalanx.simulate.world.costs import NO_COSTS, Costs
 from phalanx.workload.job import Kind
 from reference.easy import easy
 from reference.tiresias import RefJob, simulate

@@ -22,9 +22,9 @@ from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.engine.state.journal import Journal
 from phalanx.engine.turn import verify
-from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.simulation import Setup, Simulation
 from phalanx.simulate.trace import Trace, TraceJob
+from phalanx.simulate.world.costs import NO_COSTS
 
 TABLES = {path.stem: yaml.safe_load(path.read_text()) for path in sorted(Path(__file__).parent.glob("timed/*.yaml"))}
 OTHERS = [(name, other) for name, table in TABLES.items() for other in table["fails_with"]]

@@ -22,9 +22,9 @@ from phalanx.server.planner.answers import answer
 from phalanx.server.planner.forecaster import EVERY_MS, OUTLOOK, STILL_MS, Forecaster
 from phalanx.server.planner.future import HORIZON_MS, Future, pass_time
 from phalanx.server.planner.questions import PlanJobs, Why
-from phalanx.simulate.apart import WorkFailedError
-from phalanx.simulate.experience import decoded
-from phalanx.simulate.forecast import Forecast, Span, forecast
+from phalanx.simulate.forecasts.apart import WorkFailedError
+from phalanx.simulate.forecasts.experience import decoded
+from phalanx.simulate.forecasts.forecast import Forecast, Span, forecast
 from phalanx.workload.job import Job
 
 ENDS = ("early_ms", "middle_ms", "late_ms")

@@ -16,12 +16,12 @@ from phalanx.policy.throttle import CLOSE_PERMILLE, LEAST_PERMILLE, Level, Throt
 from phalanx.protocol.action import Stop, Suspend
 from phalanx.protocol.event import AttemptEnded, Done, JobCancelled, Outcome, PolicyChanged, Progress
 from phalanx.protocol.reason import Reason
-from phalanx.simulate.adopt import adopted
-from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.run import Run
 from phalanx.simulate.simulation import Setup, Simulation
 from phalanx.simulate.trace import Trace, TraceJob
-from phalanx.simulate.work import Work
+from phalanx.simulate.world.adopt import adopted
+from phalanx.simulate.world.costs import NO_COSTS
+from phalanx.simulate.world.work import Work
 from phalanx.workload.share import ShareAsk, ShareKind
 
 HOUR_MS = 3_600_000

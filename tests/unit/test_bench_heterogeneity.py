@@ -9,9 +9,9 @@ import pytest
 from phalanx.bench.simulate.estimates import QUICK as FEW
 from phalanx.bench.simulate.estimates import run as estimates
 from phalanx.bench.simulate.heterogeneity import MODELS, QUICK, Blind, Size, cluster, drawn, mean_jct_s, run
-from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.simulation import Setup, Simulation
 from phalanx.simulate.trace import Trace, TraceJob
+from phalanx.simulate.world.costs import NO_COSTS
 from phalanx.workload.family import relative_speed
 
 HOUR_MS = 3_600_000

@@ -10,7 +10,7 @@ from phalanx.bench import policies as bench
 from phalanx.bench.policies import QUICK, TIMES_FIFO_MAX, Cost, measured, run
 from phalanx.cluster.cluster import flat
 from phalanx.policy.registry import BUILTIN, policy, split
-from phalanx.simulate.suite import NEEDS
+from phalanx.simulate.studies.suite import NEEDS
 from phalanx.simulate.traces.synthetic import Synthetic, synthesize
 
 

@@ -10,9 +10,9 @@ import pytest
 from builders import World, a_job
 from phalanx.bench.tenants import calibration, why
 from phalanx.cluster.cluster import flat
-from phalanx.simulate.costs import NO_COSTS
-from phalanx.simulate.forecast import Forecast, Outlook, Span
+from phalanx.simulate.forecasts.forecast import Forecast, Outlook, Span
 from phalanx.simulate.trace import Trace, TraceJob
+from phalanx.simulate.world.costs import NO_COSTS
 
 TINY = replace(why.QUICK, waiting=40, asked=2)
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from phalanx.policy.registry import BUILTIN
-from phalanx.simulate.claims import CLAIMS, ELSEWHERE, MEAN_JCT, Claim, found
-from phalanx.simulate.ranking import ranked
 from phalanx.simulate.report.markdown import suite_markdown
-from phalanx.simulate.suite import Cell, standard, workloads
+from phalanx.simulate.studies.claims import CLAIMS, ELSEWHERE, MEAN_JCT, Claim, found
+from phalanx.simulate.studies.ranking import ranked
+from phalanx.simulate.studies.suite import Cell, standard, workloads
 
 CLAIM = Claim("A paper", "twice as fast", (2.0, 2.5), MEAN_JCT, "slow", "fast", "w", "another cluster")
 

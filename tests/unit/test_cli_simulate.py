@@ -20,7 +20,7 @@ from phalanx.cli.interrupt import Interrupt
 from phalanx.cli.main import cli, run
 from phalanx.cli.progress import TURNS_BETWEEN_LOOKS, Follower
 from phalanx.engine.state.state import State
-from phalanx.simulate.batch import Stopped
+from phalanx.simulate.studies.batch import Stopped
 
 ROOT = Path(__file__).parents[2]
 CLUSTER = str(ROOT / "examples" / "cluster-small.yaml")

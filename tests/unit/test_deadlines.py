@@ -11,12 +11,12 @@ import pytest
 from phalanx.cli.exit import Exit
 from phalanx.cli.main import cli, run
 from phalanx.cluster.cluster import flat
-from phalanx.simulate.batch import run_one
-from phalanx.simulate.costs import NO_COSTS
-from phalanx.simulate.metrics import summarize
+from phalanx.simulate.figures.metrics import summarize
 from phalanx.simulate.simulation import Setup
-from phalanx.simulate.table import comparison_rows
+from phalanx.simulate.studies.batch import run_one
+from phalanx.simulate.studies.table import comparison_rows
 from phalanx.simulate.trace import Trace, TraceJob
+from phalanx.simulate.world.costs import NO_COSTS
 from results import a_job_result, a_waiting_job, some_totals, too_large
 
 ROWS = "job_id,submit_s,duration_s,gpus,deadline_s\nlong,0,1000,1,\nlate,0,600,1,700\nsoon,0,300,1,300\n"

@@ -16,10 +16,10 @@ from phalanx.engine.why.why import why
 from phalanx.policy.policy import never
 from phalanx.policy.registry import BUILTIN, policy
 from phalanx.protocol.event import ClusterChanged, Event, JobCancelled, JobHeld, JobSubmitted
-from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.run import Run
-from phalanx.simulate.virtual import VirtualBackend
-from phalanx.simulate.work import Work
+from phalanx.simulate.world.costs import NO_COSTS
+from phalanx.simulate.world.virtual import VirtualBackend
+from phalanx.simulate.world.work import Work
 from phalanx.words.evidence import evidence
 from phalanx.workload.job import Checkpointing, Job
 

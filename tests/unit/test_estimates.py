@@ -13,15 +13,15 @@ from phalanx.cli.compare import compare
 from phalanx.cli.main import cli
 from phalanx.cli.simulate import simulate as simulate_verb
 from phalanx.cluster.cluster import flat
-from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.entry import OptionError, Options, simulate
 from phalanx.simulate.estimates import MODELS, ROUND_MS, EstimatesError, estimates_of
-from phalanx.simulate.forecast import Outlook, forecast
+from phalanx.simulate.forecasts.forecast import Outlook, forecast
 from phalanx.simulate.simulation import Setup, Simulation
 from phalanx.simulate.submission import Submitter
 from phalanx.simulate.trace import Trace, TraceJob
 from phalanx.simulate.traces.columns import COLUMNS, write_trace
 from phalanx.simulate.traces.open import read_trace
+from phalanx.simulate.world.costs import NO_COSTS
 from phalanx.workload.job import Kind
 
 HOUR_MS = 3_600_000

@@ -16,8 +16,8 @@ from phalanx.bench.tenants.held_out import held_out
 from phalanx.cluster.cluster import flat
 from phalanx.policy.registry import policy as named
 from phalanx.simulate.estimates import estimates_of
-from phalanx.simulate.experience import ENOUGH, Experience, Miss, bound, decoded, encoded
-from phalanx.simulate.forecast import Forecast, Outlook, Span
+from phalanx.simulate.forecasts.experience import ENOUGH, Experience, Miss, bound, decoded, encoded
+from phalanx.simulate.forecasts.forecast import Forecast, Outlook, Span
 from phalanx.simulate.trace import Trace, TraceJob
 
 HOUR_MS = 3_600_000

@@ -18,8 +18,8 @@ from phalanx.cli.main import cli, run
 from phalanx.cli.saved import state_from
 from phalanx.cluster.cluster import flat
 from phalanx.engine.fold.snapshot import dump
-from phalanx.simulate.apart import WorkFailedError
-from phalanx.simulate.experience import ENOUGH, Experience, Miss, encoded
+from phalanx.simulate.forecasts.apart import WorkFailedError
+from phalanx.simulate.forecasts.experience import ENOUGH, Experience, Miss, encoded
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_where_no_forecast_can_be_made_the_answer_says_so_and_tells_the_rest(
     def fails(*_: object) -> None:
         raise WorkFailedError("a forked run failed: ValueError: no")
 
-    monkeypatch.setattr("phalanx.simulate.forecast.forecast", fails)
+    monkeypatch.setattr("phalanx.simulate.forecasts.forecast.forecast", fails)
     text = told("b", "--state", journal)
     assert "it needs 8 GPUs" in text
     assert "EXPECTED START  unknown: there is no forecast (a forked run failed: ValueError: no)" in text

@@ -17,7 +17,7 @@ from phalanx.engine.why.explain import Explanation, redacted
 from phalanx.engine.why.why import why
 from phalanx.protocol.event import AttemptEnded, ClusterChanged, NodeHealthChanged, Outcome
 from phalanx.protocol.reason import Reason
-from phalanx.simulate.forecast import Forecast, Span
+from phalanx.simulate.forecasts.forecast import Forecast, Span
 from phalanx.words.change import offer, sooner
 from phalanx.words.deadline import deadline_words
 from phalanx.words.evidence import evidence

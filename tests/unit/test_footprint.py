@@ -11,11 +11,11 @@ from phalanx.cluster.cluster import Cluster, Node
 from phalanx.cluster.device import Mode, Portion
 from phalanx.cluster.topology import Topology
 from phalanx.placement.sharing import INTERFERENCE, Interference
-from phalanx.simulate.moved import speed_with_moved
-from phalanx.simulate.speed import SpeedModel
 from phalanx.simulate.submission import Submitter
 from phalanx.simulate.trace import TraceJob
-from phalanx.simulate.turns import Stint, speed_in_turns, stint_of
+from phalanx.simulate.world.moved import speed_with_moved
+from phalanx.simulate.world.speed import SpeedModel
+from phalanx.simulate.world.turns import Stint, speed_in_turns, stint_of
 from phalanx.workload.footprint import Footprint, footprint_of, step_ms_of
 from phalanx.workload.job import Job
 

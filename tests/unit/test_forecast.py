@@ -18,11 +18,20 @@ from phalanx.engine.state.records import JobState
 from phalanx.engine.why.explain import explain
 from phalanx.protocol.action import Stop
 from phalanx.protocol.event import ClusterChanged, Done, JobCancelled
-from phalanx.simulate.apart import WorkFailedError, apart
-from phalanx.simulate.chances import Chances, orders_of
-from phalanx.simulate.costs import NO_COSTS
-from phalanx.simulate.forecast import Forecast, Outlook, Point, Span, forecast, point_forecast, span, unsaid_jobs
-from phalanx.simulate.past import FORECAST_MARK, Lengths, Past
+from phalanx.simulate.forecasts.apart import WorkFailedError, apart
+from phalanx.simulate.forecasts.chances import Chances, orders_of
+from phalanx.simulate.forecasts.forecast import (
+    Forecast,
+    Outlook,
+    Point,
+    Span,
+    forecast,
+    point_forecast,
+    span,
+    unsaid_jobs,
+)
+from phalanx.simulate.forecasts.past import FORECAST_MARK, Lengths, Past
+from phalanx.simulate.world.costs import NO_COSTS
 from phalanx.words.start import nothing_known
 from phalanx.workload.job import Checkpointing, Kind
 
@@ -408,7 +417,7 @@ def test_a_point_forecast_follows_everybody_in_line_who_may_pass() -> None:
 def test_a_point_forecast_that_saw_too_many_others_start_says_up_to_when_it_looked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("phalanx.simulate.forecast.STARTS_MAX", 2)
+    monkeypatch.setattr("phalanx.simulate.forecasts.forecast.STARTS_MAX", 2)
     world = busy("fifo:skip=true")
     world.submit(a_job("d", 8, duration_ms=50_000), a_job("e", 8, duration_ms=50_000))
     # To the minute: b starts at 120 s, c at 180 s, and then two have.
@@ -433,7 +442,7 @@ def test_a_forked_run_ends_with_the_process_that_asked_for_it(tmp_path: Path) ->
     script = tmp_path / "asks.py"
     script.write_text(
         "import os, signal, sys, time\n"
-        "from phalanx.simulate.apart import apart\n"
+        "from phalanx.simulate.forecasts.apart import apart\n"
         "def work(number):\n"
         "    print(os.getpid(), flush=True)\n"
         "    time.sleep(600)\n"

@@ -15,14 +15,14 @@ from phalanx.engine.state.records import JobState
 from phalanx.engine.turn import replay, verify
 from phalanx.protocol.action import Resize
 from phalanx.protocol.event import Done, JobCancelled, PolicyChanged, Progress
-from phalanx.simulate.adopt import adopted
-from phalanx.simulate.costs import NO_COSTS
-from phalanx.simulate.packed import KEPT
 from phalanx.simulate.run import Run
 from phalanx.simulate.simulation import Setup, Simulation
-from phalanx.simulate.throughputs import read_throughputs
 from phalanx.simulate.trace import Trace, TraceJob
-from phalanx.simulate.work import Work
+from phalanx.simulate.world.adopt import adopted
+from phalanx.simulate.world.costs import NO_COSTS
+from phalanx.simulate.world.packed import KEPT
+from phalanx.simulate.world.throughputs import read_throughputs
+from phalanx.simulate.world.work import Work
 from phalanx.workload.family import Family
 from phalanx.workload.throughputs import Throughputs
 

@@ -7,8 +7,8 @@ import pytest
 
 from phalanx.cli.runs import note_kept_advice
 from phalanx.cluster.cluster import flat
-from phalanx.simulate.batch import run_one
 from phalanx.simulate.simulation import Setup
+from phalanx.simulate.studies.batch import run_one
 from phalanx.simulate.trace import Trace, TraceJob
 
 

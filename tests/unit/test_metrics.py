@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.simulate.fairness import jain, served, worst_ftf
-from phalanx.simulate.metrics import Cost, per_job_csv, percentile, spread, summarize
-from phalanx.simulate.never_fit import NeverFit, TooSmall, never_fit_notes
-from phalanx.simulate.result import JobResult
-from phalanx.simulate.table import MEASURES, comparison_rows, count_text, duration_text
+from phalanx.simulate.figures.fairness import jain, served, worst_ftf
+from phalanx.simulate.figures.metrics import Cost, per_job_csv, percentile, spread, summarize
+from phalanx.simulate.figures.never_fit import NeverFit, TooSmall, never_fit_notes
+from phalanx.simulate.figures.result import JobResult
+from phalanx.simulate.studies.table import MEASURES, comparison_rows, count_text, duration_text
 from results import a_job_result, a_result, a_waiting_job, an_empty_result, some_totals, too_large
 
 KEYS = (

@@ -18,7 +18,7 @@ from phalanx.placement.fit import Fit
 from phalanx.placement.misfit import misfit
 from phalanx.placement.place import ever
 from phalanx.protocol.reason import Reason
-from phalanx.simulate.never_fit import misfit_words
+from phalanx.simulate.figures.never_fit import misfit_words
 from phalanx.words.change import sooner
 from phalanx.words.evidence import evidence
 from phalanx.words.reason import because

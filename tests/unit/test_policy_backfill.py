@@ -19,9 +19,9 @@ from phalanx.protocol.action import Start, Stop
 from phalanx.protocol.event import AttemptEnded, Done, JobCancelled, Outcome
 from phalanx.protocol.plan import Plan
 from phalanx.protocol.reason import Reason
-from phalanx.simulate.costs import NO_COSTS, Costs
 from phalanx.simulate.simulation import Setup, Simulation
 from phalanx.simulate.trace import Trace, TraceJob
+from phalanx.simulate.world.costs import NO_COSTS, Costs
 from phalanx.workload.job import Kind
 from phalanx.workload.share import fraction_ask
 

@@ -29,15 +29,15 @@ from phalanx.policy.gavel import OBJECTIVES, confined
 from phalanx.policy.registry import policy
 from phalanx.protocol.event import Advice, Event, JobSubmitted
 from phalanx.protocol.plan import Plan
-from phalanx.simulate.batch import run_one
-from phalanx.simulate.costs import NO_COSTS, Costs
-from phalanx.simulate.locality import FLAT_CURVES
 from phalanx.simulate.run import Run, submissions
 from phalanx.simulate.simulation import Setup
-from phalanx.simulate.speed import SpeedModel
+from phalanx.simulate.studies.batch import run_one
 from phalanx.simulate.trace import Trace, TraceJob
-from phalanx.simulate.virtual import VirtualBackend
-from phalanx.simulate.work import Work
+from phalanx.simulate.world.costs import NO_COSTS, Costs
+from phalanx.simulate.world.locality import FLAT_CURVES
+from phalanx.simulate.world.speed import SpeedModel
+from phalanx.simulate.world.virtual import VirtualBackend
+from phalanx.simulate.world.work import Work
 from phalanx.workload.job import Job, Kind
 
 needs_solver = pytest.mark.needs("highspy")

@@ -13,7 +13,7 @@ from phalanx.cluster.cluster import Cluster, Node
 from phalanx.policy.goodput import Goodput, best, fit, terms
 from phalanx.policy.size_search import Options, search
 from phalanx.protocol.event import Progress
-from phalanx.simulate.training import BATCH_FIRST, best_batch, gets_done, next_noise, noise_scale
+from phalanx.simulate.world.training import BATCH_FIRST, best_batch, gets_done, next_noise, noise_scale
 
 
 def test_the_time_of_a_step_is_found_from_what_was_measured() -> None:

@@ -19,7 +19,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.simulate.metrics import summarize
+from phalanx.simulate.figures.metrics import summarize
+from phalanx.simulate.figures.result import NodeUse, Result, Stay, Timeline
 from phalanx.simulate.report import Repeat, RunOf, write_report
 from phalanx.simulate.report.gantt import NODES_MAX, bars_of, gantt
 from phalanx.simulate.report.groups import QUEUES_MAX, served_by_queue, wait_by_queue, wait_by_size
@@ -27,8 +28,7 @@ from phalanx.simulate.report.page import BARS_MAX, report_page
 from phalanx.simulate.report.scripts import ReportError
 from phalanx.simulate.report.series import POINTS_MAX, cumulative, thin
 from phalanx.simulate.report.text import chart_text, labels, page_text, script_json
-from phalanx.simulate.result import NodeUse, Result, Stay, Timeline
-from phalanx.simulate.vary import curves
+from phalanx.simulate.studies.vary import curves
 from results import a_job_result, a_result, a_waiting_job, an_empty_result, some_totals, too_large
 
 pytestmark = pytest.mark.needs("plotly")

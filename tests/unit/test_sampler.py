@@ -11,15 +11,15 @@ from phalanx.cluster.cluster import Health, flat
 from phalanx.engine.state.state import State
 from phalanx.placement.fragmentation import fragmentation
 from phalanx.protocol.event import NodeHealthChanged
-from phalanx.simulate import sampler as sampler_module
-from phalanx.simulate.costs import NO_COSTS
-from phalanx.simulate.outcome import outcome
-from phalanx.simulate.result import Result, Timeline
+from phalanx.simulate.figures import sampler as sampler_module
+from phalanx.simulate.figures.outcome import outcome
+from phalanx.simulate.figures.result import Result, Timeline
 from phalanx.simulate.saved import fork
 from phalanx.simulate.simulation import Setup, Simulation
-from phalanx.simulate.table import MEASURES, comparison_rows
+from phalanx.simulate.studies.table import MEASURES, comparison_rows
 from phalanx.simulate.trace import Trace, TraceJob
 from phalanx.simulate.traces.synthetic import Synthetic, synthesize
+from phalanx.simulate.world.costs import NO_COSTS
 
 POLICIES = ("fifo", "tiresias-las", "yarn-cs")
 

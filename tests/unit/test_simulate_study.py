@@ -15,16 +15,16 @@ import phalanx
 from phalanx.cluster.cluster import flat
 from phalanx.engine.state.state import State
 from phalanx.policy.policy import Policy
-from phalanx.simulate.batch import RunError, Stopped, run_cases
 from phalanx.simulate.entry import policies_of, study_of
-from phalanx.simulate.result import Result
+from phalanx.simulate.figures.result import Result
 from phalanx.simulate.run import Run
-from phalanx.simulate.study import StudyError
+from phalanx.simulate.studies.batch import RunError, Stopped, run_cases
+from phalanx.simulate.studies.study import StudyError
+from phalanx.simulate.studies.vary import VariationError
 from phalanx.simulate.trace import Trace, TraceJob
 from phalanx.simulate.traces.error import TraceError
 from phalanx.simulate.traces.load import offered_load
 from phalanx.simulate.traces.redraw import redrawn
-from phalanx.simulate.vary import VariationError
 from phalanx.workload.job import Job
 
 CLUSTER = flat(nodes=4, gpus=8)

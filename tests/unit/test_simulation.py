@@ -22,15 +22,15 @@ from phalanx.policy.policy import Policy
 from phalanx.policy.registry import BUILTIN, register
 from phalanx.protocol.event import JobSubmitted
 from phalanx.simulate import run as run_module
-from phalanx.simulate.costs import NO_COSTS, Costs, CostsError, costs_of
-from phalanx.simulate.fairness import jain
-from phalanx.simulate.outcome import outcome
-from phalanx.simulate.result import NodeUse
+from phalanx.simulate.figures.fairness import jain
+from phalanx.simulate.figures.outcome import outcome
+from phalanx.simulate.figures.result import NodeUse
+from phalanx.simulate.figures.stays import Stays
 from phalanx.simulate.saved import SavedError, fork, load, save
 from phalanx.simulate.simulation import Setup, Simulation
-from phalanx.simulate.stays import Stays
 from phalanx.simulate.trace import Trace, TraceJob
 from phalanx.simulate.traces.synthetic import Synthetic, synthesize
+from phalanx.simulate.world.costs import NO_COSTS, Costs, CostsError, costs_of
 
 COSTS = Costs(start_ms=10_000, checkpoint_ms=5_000, restore_ms=20_000, stop_ms=1_000, locality=False)
 

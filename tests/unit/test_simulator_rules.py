@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from phalanx.cluster.cluster import flat
-from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.simulation import Setup, Simulation
 from phalanx.simulate.trace import Trace, TraceJob
+from phalanx.simulate.world.costs import NO_COSTS
 from reference.tiresias import RefJob, simulate
 
 PAGE = (Path(__file__).parents[2] / "docs/reference/simulator-rules.md").read_text("utf-8")

@@ -16,8 +16,8 @@ from phalanx.cluster.device import Mode, Portion
 from phalanx.cluster.topology import Topology
 from phalanx.placement.placement import Placement, Slot
 from phalanx.placement.ranks import with_mesh
-from phalanx.simulate.locality import CURVES, Curve, Distance, Room, Spread, spread_of
-from phalanx.simulate.speed import NEUTRAL, SpeedModel, asked_gpus, relative_speed
+from phalanx.simulate.world.locality import CURVES, Curve, Distance, Room, Spread, spread_of
+from phalanx.simulate.world.speed import NEUTRAL, SpeedModel, asked_gpus, relative_speed
 from phalanx.workload.family import OLD_PACES, Family, family_of
 from phalanx.workload.gang import Gang, Role
 from phalanx.workload.job import Job

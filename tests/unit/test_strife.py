@@ -12,11 +12,11 @@ from phalanx.policy.policy import Key, Policy, Reserve, Targets
 from phalanx.policy.registry import register
 from phalanx.policy.view import JobView, Moment, RunView
 from phalanx.simulate import strife
-from phalanx.simulate.costs import NO_COSTS, Costs
-from phalanx.simulate.outcome import outcome
+from phalanx.simulate.figures.outcome import outcome
 from phalanx.simulate.saved import fork
 from phalanx.simulate.simulation import Setup, Simulation
 from phalanx.simulate.trace import Trace, TraceJob
+from phalanx.simulate.world.costs import NO_COSTS, Costs
 
 
 def who_waits_first(job: JobView, at: Moment) -> Key:

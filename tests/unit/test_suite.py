@@ -17,14 +17,14 @@ from phalanx.cli.exit import Exit
 from phalanx.cli.main import cli, run
 from phalanx.errors import PhalanxError
 from phalanx.policy.registry import BUILTIN, split
-from phalanx.simulate import suite as suites
-from phalanx.simulate.batch import FailedRunsError, Results, run_cases
 from phalanx.simulate.code import code_of
-from phalanx.simulate.ranking import FIGURES, ranked
 from phalanx.simulate.report.markdown import KEPT, write_suite_markdown
 from phalanx.simulate.report.suite import write_suite_report
-from phalanx.simulate.study import Case, Study
-from phalanx.simulate.suite import (
+from phalanx.simulate.studies import suite as suites
+from phalanx.simulate.studies.batch import FailedRunsError, Results, run_cases
+from phalanx.simulate.studies.ranking import FIGURES, ranked
+from phalanx.simulate.studies.study import Case, Study
+from phalanx.simulate.studies.suite import (
     NEEDS,
     Cell,
     FailedSuiteError,

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from phalanx.cli.main import cli, run
-from phalanx.simulate import suite as suites
-from phalanx.simulate.real import POD_MAX_MS, Sampled, fewer, openb, philly
-from phalanx.simulate.study import Case
-from phalanx.simulate.suite import Folder, SuiteError, standard
+from phalanx.simulate.studies import suite as suites
+from phalanx.simulate.studies.real import POD_MAX_MS, Sampled, fewer, openb, philly
+from phalanx.simulate.studies.study import Case
+from phalanx.simulate.studies.suite import Folder, SuiteError, standard
 from phalanx.simulate.traces.load import offered_load
 from phalanx.simulate.traces.open import read_trace_cluster
 

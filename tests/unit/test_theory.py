@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from phalanx.cluster.cluster import flat
 from phalanx.engine.state.records import JobRecord
 from phalanx.policy.gittins import Gittins
-from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.simulation import Setup, Simulation
 from phalanx.simulate.trace import Trace, TraceJob
+from phalanx.simulate.world.costs import NO_COSTS
 from reference.queueing import mg1_fifo_response, mg1_srpt_response, mm1_fifo_response
 
 BATCHES = range(20)

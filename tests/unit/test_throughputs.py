@@ -9,11 +9,11 @@ import pytest
 
 from phalanx.cli.main import cli, run
 from phalanx.cluster.cluster import Cluster, Node
-from phalanx.simulate.batch import run_one
-from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.simulation import Setup
-from phalanx.simulate.throughputs import ThroughputError, gaps, missing_models, read_throughputs
+from phalanx.simulate.studies.batch import run_one
 from phalanx.simulate.trace import Trace, TraceJob
+from phalanx.simulate.world.costs import NO_COSTS
+from phalanx.simulate.world.throughputs import ThroughputError, gaps, missing_models, read_throughputs
 
 OURS = [
     {"model": "ResNet-18", "batch": 32, "gpus": 1, "steps_per_s": {"V100": 10.0, "K80": 2.0}},

@@ -10,11 +10,11 @@ from builders import World, a_job
 from phalanx.cluster.cluster import flat
 from phalanx.engine.turn import replay
 from phalanx.planning import plan
-from phalanx.simulate.batch import run_one
-from phalanx.simulate.costs import NO_COSTS, Costs
 from phalanx.simulate.simulation import Setup
-from phalanx.simulate.table import comparison_rows
+from phalanx.simulate.studies.batch import run_one
+from phalanx.simulate.studies.table import comparison_rows
 from phalanx.simulate.trace import Trace, TraceJob
+from phalanx.simulate.world.costs import NO_COSTS, Costs
 from phalanx.workload.tier import Tier, tier_of
 
 HOUR_MS = 3_600_000

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from phalanx.cluster.cluster import Cluster, Node
-from phalanx.simulate.batch import run_one
 from phalanx.simulate.simulation import Setup, Simulation
+from phalanx.simulate.studies.batch import run_one
 from phalanx.simulate.trace import Ending, Trace, TraceJob
 from phalanx.simulate.traces.columns import read_csv, write_csv
 from phalanx.simulate.traces.describe import describe

@@ -11,10 +11,10 @@ from phalanx.placement.placement import Placement, Slot
 from phalanx.policy.optimus import all_reduce, coefficients
 from phalanx.protocol.event import Progress
 from phalanx.simulate.simulation import Setup, Simulation
-from phalanx.simulate.speed import served
 from phalanx.simulate.trace import Ending, Trace, TraceJob
-from phalanx.simulate.training import training_of
-from phalanx.simulate.work import Work
+from phalanx.simulate.world.speed import served
+from phalanx.simulate.world.training import training_of
+from phalanx.simulate.world.work import Work
 from phalanx.workload.gang import Role, Task
 
 HOUR_MS = 3_600_000

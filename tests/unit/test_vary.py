@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.simulate.confidence import interval, t_quantile
-from phalanx.simulate.table import MEASURES
-from phalanx.simulate.vary import Variation, VariationError, curves
+from phalanx.simulate.figures.confidence import interval, t_quantile
+from phalanx.simulate.studies.table import MEASURES
+from phalanx.simulate.studies.vary import Variation, VariationError, curves
 from results import a_result, an_empty_result
 
 

@@ -11,7 +11,7 @@ from phalanx.placement.placement import Placement
 from phalanx.protocol.action import Action, ActionId, Start, Stop
 from phalanx.protocol.event import AttemptEnded, Done, Event, Failed, JobCancelled, JobSubmitted, Lost, Outcome
 from phalanx.simulate.run import Run, submissions
-from phalanx.simulate.virtual import Fault, VirtualBackend
+from phalanx.simulate.world.virtual import Fault, VirtualBackend
 
 NOWHERE = Placement(())
 

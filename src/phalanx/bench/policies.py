@@ -13,10 +13,10 @@ from phalanx.bench.row import Row, Tell, ratio, row
 from phalanx.cluster.cluster import Cluster, flat
 from phalanx.engine.state.state import State
 from phalanx.policy.registry import BUILTIN
-from phalanx.simulate.batch import Stopped
 from phalanx.simulate.plugins import resolve_policy
 from phalanx.simulate.simulation import Setup, Simulation
-from phalanx.simulate.suite import NEEDS
+from phalanx.simulate.studies.batch import Stopped
+from phalanx.simulate.studies.suite import NEEDS
 from phalanx.simulate.trace import Trace
 from phalanx.simulate.traces.synthetic import Synthetic, synthesize
 

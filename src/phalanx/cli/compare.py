@@ -25,10 +25,10 @@ from phalanx.cli.runs import (
 from phalanx.cli.varied import COLUMNS as VARIED_COLUMNS
 from phalanx.cli.varied import Varied
 from phalanx.simulate.entry import policies_of
-from phalanx.simulate.result import Result
-from phalanx.simulate.study import Case, Study
-from phalanx.simulate.suite import SUITES
-from phalanx.simulate.table import comparison_rows
+from phalanx.simulate.figures.result import Result
+from phalanx.simulate.studies.study import Case, Study
+from phalanx.simulate.studies.suite import SUITES
+from phalanx.simulate.studies.table import comparison_rows
 
 POLICY = Column("policy")
 

@@ -17,11 +17,11 @@ from phalanx.cli.progress import bar
 from phalanx.cli.runs import tell_note
 from phalanx.cli.trace import tell_bad_rows
 from phalanx.simulate.code import code_of
-from phalanx.simulate.ranking import FIGURES, Ranking, ranked
-from phalanx.simulate.real import Sampled, openb, philly
 from phalanx.simulate.report.markdown import write_suite_markdown
 from phalanx.simulate.report.suite import write_suite_report
-from phalanx.simulate.suite import (
+from phalanx.simulate.studies.ranking import FIGURES, Ranking, ranked
+from phalanx.simulate.studies.real import Sampled, openb, philly
+from phalanx.simulate.studies.suite import (
     JOBS,
     SEEDS,
     Cell,

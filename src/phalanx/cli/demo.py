@@ -15,9 +15,9 @@ from phalanx.engine.turn import verify
 from phalanx.engine.why.explain import explain
 from phalanx.protocol.event import Event, JobSubmitted, NodeHealthChanged
 from phalanx.protocol.plan import Plan
-from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.run import Run
-from phalanx.simulate.virtual import VirtualBackend
+from phalanx.simulate.world.costs import NO_COSTS
+from phalanx.simulate.world.virtual import VirtualBackend
 from phalanx.words.reason import because
 from phalanx.workload.array import members
 from phalanx.workload.formats.native import read_job

@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 from phalanx.cli.interrupt import Interrupt
 from phalanx.engine.state.state import State
-from phalanx.simulate.batch import Stopped
-from phalanx.simulate.table import duration_text
+from phalanx.simulate.studies.batch import Stopped
+from phalanx.simulate.studies.table import duration_text
 
 TURNS_BETWEEN_LOOKS = 1000
 """Turns are far quicker than a look at the clock and a line on a screen."""

@@ -18,18 +18,18 @@ from phalanx.cli.output import Column
 from phalanx.cli.progress import bar
 from phalanx.cli.trace import skip_bad_rows_option, tell_bad_rows
 from phalanx.errors import PhalanxError
-from phalanx.simulate.batch import run_cases
 from phalanx.simulate.entry import PLACEMENTS, Options, study_of, until_of
-from phalanx.simulate.never_fit import never_fit_notes
+from phalanx.simulate.figures.never_fit import never_fit_notes
+from phalanx.simulate.figures.result import Result
 from phalanx.simulate.report import Repeat, RunOf, write_report
-from phalanx.simulate.result import Result
 from phalanx.simulate.simulation import COUNT, Simulation
-from phalanx.simulate.source import Recorded
-from phalanx.simulate.study import Case, Study
+from phalanx.simulate.studies.batch import run_cases
+from phalanx.simulate.studies.source import Recorded
+from phalanx.simulate.studies.study import Case, Study
+from phalanx.simulate.studies.table import duration_text, measures_of
+from phalanx.simulate.studies.vary import Curve, Variation
 from phalanx.simulate.submission import as_pool
-from phalanx.simulate.table import duration_text, measures_of
-from phalanx.simulate.throughputs import gaps
-from phalanx.simulate.vary import Curve, Variation
+from phalanx.simulate.world.throughputs import gaps
 
 WIDE = ("p95_wait", "makespan", "goodput", "jain", "mean_late", "premium_sla", "standard_sla")
 """Columns of a comparison that only `-o wide` has."""

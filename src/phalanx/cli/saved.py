@@ -25,7 +25,7 @@ from phalanx.policy.registry import is_file, known, split
 from phalanx.protocol.event import ClusterDefined, PolicyChanged, TimerDue
 
 if TYPE_CHECKING:
-    from phalanx.simulate.experience import Experience
+    from phalanx.simulate.forecasts.experience import Experience
     from phalanx.simulate.simulation import Simulation
 
 RUN_MAGIC, ZIP_MAGIC = b"phalanx simulation ", b"PK"
@@ -73,7 +73,7 @@ def state_from(path: str) -> State:
 
 def experience_from(path: str) -> Experience:
     """How forecasts came true that the server made of which a bundle is; of other files nothing is known."""
-    from phalanx.simulate.experience import Experience, decoded
+    from phalanx.simulate.forecasts.experience import Experience, decoded
 
     if kind_of(path) is not Kind.BUNDLE:
         return Experience()

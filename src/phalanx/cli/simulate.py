@@ -33,15 +33,15 @@ from phalanx.cli.varied import COLUMNS as VARIED_COLUMNS
 from phalanx.cli.varied import Varied
 from phalanx.engine.state.journal import Count, Journal
 from phalanx.errors import PhalanxError
-from phalanx.simulate.batch import carry_on, naming
 from phalanx.simulate.entry import policies_of, until_of
-from phalanx.simulate.metrics import per_job_csv
+from phalanx.simulate.figures.metrics import per_job_csv
+from phalanx.simulate.figures.result import Result
 from phalanx.simulate.plugins import resolve_policy
-from phalanx.simulate.result import Result
 from phalanx.simulate.saved import save as save_simulation
 from phalanx.simulate.simulation import Simulation
-from phalanx.simulate.study import Case, Study
-from phalanx.simulate.table import count_text, duration_text, index_text, share_text
+from phalanx.simulate.studies.batch import carry_on, naming
+from phalanx.simulate.studies.study import Case, Study
+from phalanx.simulate.studies.table import count_text, duration_text, index_text, share_text
 
 TARGETS = ("save", "per_job", "journal", "report")
 OF_A_NEW_RUN = (

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from phalanx.cli.output import Column
-from phalanx.simulate.confidence import Interval
-from phalanx.simulate.metrics import SCHEMA, rounded
-from phalanx.simulate.result import Result
-from phalanx.simulate.study import Case, Study
-from phalanx.simulate.table import BEST, MEASURES, Better, Measure
-from phalanx.simulate.vary import Curve
+from phalanx.simulate.figures.confidence import Interval
+from phalanx.simulate.figures.metrics import SCHEMA, rounded
+from phalanx.simulate.figures.result import Result
+from phalanx.simulate.studies.study import Case, Study
+from phalanx.simulate.studies.table import BEST, MEASURES, Better, Measure
+from phalanx.simulate.studies.vary import Curve
 
 SHOWN = ("completed", "mean_jct", "p95_jct", "mean_wait", "allocated", "preemptions")
 

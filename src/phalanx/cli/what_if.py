@@ -27,13 +27,13 @@ from phalanx.cluster.formats.limits import NODES_MAX
 from phalanx.engine.why.explain import explain
 from phalanx.errors import PhalanxError
 from phalanx.protocol.event import ClusterChanged, Event, JobSubmitted, NodeHealthChanged, PolicyChanged
-from phalanx.simulate.batch import carry_on, naming
-from phalanx.simulate.metrics import rounded
+from phalanx.simulate.figures.metrics import rounded
+from phalanx.simulate.figures.result import Result
 from phalanx.simulate.plugins import resolve_policy
-from phalanx.simulate.result import Result
 from phalanx.simulate.simulation import COUNT, Simulation
-from phalanx.simulate.table import comparison_rows, duration_text
-from phalanx.simulate.work import Work
+from phalanx.simulate.studies.batch import carry_on, naming
+from phalanx.simulate.studies.table import comparison_rows, duration_text
+from phalanx.simulate.world.work import Work
 from phalanx.words.reason import because_in
 from phalanx.workload.after import bound, by_dependency
 from phalanx.workload.array import members

@@ -26,8 +26,8 @@ from phalanx.words.replica_price import price_words
 from phalanx.words.start import expected, how_late, nothing_known, starts_when
 
 if TYPE_CHECKING:
-    from phalanx.simulate.experience import Experience
-    from phalanx.simulate.forecast import Forecast
+    from phalanx.simulate.forecasts.experience import Experience
+    from phalanx.simulate.forecasts.forecast import Forecast
 
 COLUMNS = (
     Column("job"),
@@ -110,8 +110,8 @@ def _foreseen(state: State, explanation: Explanation, experience: Experience, tu
     made, why: the rest is true without it.
     """
     job = explanation.job
-    from phalanx.simulate.apart import WorkFailedError
-    from phalanx.simulate.forecast import Outlook, forecast
+    from phalanx.simulate.forecasts.apart import WorkFailedError
+    from phalanx.simulate.forecasts.forecast import Outlook, forecast
 
     outlook = Outlook(grain_ms=GRAIN_MS, turns_max=turns_max, workers=os.cpu_count() or 1)
     try:
@@ -130,7 +130,7 @@ def _foreseen(state: State, explanation: Explanation, experience: Experience, tu
 
 def _forecast_of(made: Forecast, job: str) -> dict[str, Any]:
     """What a forecast says of one job."""
-    from phalanx.simulate.forecast import Span
+    from phalanx.simulate.forecasts.forecast import Span
 
     span = made.spans.get(job)
     bounds = msgspec.to_builtins(span or Span(None, None, None))

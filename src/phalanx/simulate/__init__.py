@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from phalanx.simulate.result import Result
+    from phalanx.simulate.figures.result import Result
 
 
 class _CallablePackage(ModuleType):

@@ -14,19 +14,19 @@ from phalanx.document.units import duration_ms
 from phalanx.placement.packings import PACKINGS
 from phalanx.policy.policy import Policy
 from phalanx.policy.registry import register
-from phalanx.simulate.batch import run_cases, run_one
-from phalanx.simulate.costs import Costs, costs_of
 from phalanx.simulate.estimates import estimates_of
-from phalanx.simulate.faults import read_faults
+from phalanx.simulate.figures.result import Result
 from phalanx.simulate.plugins import resolve_policy
-from phalanx.simulate.result import Result
 from phalanx.simulate.simulation import COUNT, Watch
-from phalanx.simulate.source import Recorded, source_of
-from phalanx.simulate.study import Study, StudyError
-from phalanx.simulate.throughputs import read_throughputs
+from phalanx.simulate.studies.batch import run_cases, run_one
+from phalanx.simulate.studies.source import Recorded, source_of
+from phalanx.simulate.studies.study import Study, StudyError
+from phalanx.simulate.studies.vary import Variation
 from phalanx.simulate.trace import Trace
 from phalanx.simulate.traces.open import File, read_trace_cluster
-from phalanx.simulate.vary import Variation
+from phalanx.simulate.world.costs import Costs, costs_of
+from phalanx.simulate.world.faults import read_faults
+from phalanx.simulate.world.throughputs import read_throughputs
 
 PLACEMENTS = (COUNT, *PACKINGS)
 

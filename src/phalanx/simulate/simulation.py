@@ -23,16 +23,16 @@ from phalanx.protocol.event import (
     PolicyChanged,
 )
 from phalanx.simulate.calm import calm
-from phalanx.simulate.costs import Costs
-from phalanx.simulate.locality import CURVES, FLAT_CURVES
+from phalanx.simulate.figures.sampler import STRETCHES_MAX, Sampler, Stretch, mix_of
 from phalanx.simulate.run import Run
-from phalanx.simulate.sampler import STRETCHES_MAX, Sampler, Stretch, mix_of
-from phalanx.simulate.speed import NEUTRAL, SpeedModel
 from phalanx.simulate.strife import Strife
 from phalanx.simulate.submission import Submitter, as_pool
 from phalanx.simulate.trace import Trace
-from phalanx.simulate.virtual import VirtualBackend
-from phalanx.simulate.work import Work
+from phalanx.simulate.world.costs import Costs
+from phalanx.simulate.world.locality import CURVES, FLAT_CURVES
+from phalanx.simulate.world.speed import NEUTRAL, SpeedModel
+from phalanx.simulate.world.virtual import VirtualBackend
+from phalanx.simulate.world.work import Work
 from phalanx.workload.throughputs import Throughputs
 from phalanx.workload.tier import Tier, tier_of
 

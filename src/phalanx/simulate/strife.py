@@ -13,7 +13,7 @@ from phalanx.engine.state.state import State
 from phalanx.policy.guarded import PolicyError
 from phalanx.protocol.action import Action, Resize, Stop
 from phalanx.protocol.plan import Plan
-from phalanx.simulate.virtual import VirtualBackend
+from phalanx.simulate.world.virtual import VirtualBackend
 
 IN_VAIN_MAX = 10_000
 """How often in a row one job may be interrupted with nothing done in between, beside once for all that came or went.

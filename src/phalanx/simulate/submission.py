@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.cluster.cluster import Cluster, Node, commonest_type
-from phalanx.simulate.speed import GPUS_LABEL, MODEL_LABEL
 from phalanx.simulate.trace import TraceJob
 from phalanx.simulate.traces.gpu_names import catalogue_name
-from phalanx.simulate.training import ADAPTIVE
+from phalanx.simulate.world.speed import GPUS_LABEL, MODEL_LABEL
+from phalanx.simulate.world.training import ADAPTIVE
 from phalanx.workload.footprint import LOW_LABEL, STEP_LABEL
 from phalanx.workload.gang import Gang, Role, Task
 from phalanx.workload.job import Checkpointing, Job, Kind

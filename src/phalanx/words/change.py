@@ -5,7 +5,7 @@ from __future__ import annotations
 from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.engine.why.change import Change, ChangeKind
 from phalanx.engine.why.explain import Explanation
-from phalanx.simulate.table import duration_text
+from phalanx.simulate.studies.table import duration_text
 from phalanx.words.others import by_queue
 from phalanx.words.phrases import counted, gpu_time, listed, queue_words
 from phalanx.workload.gang import Role

@@ -13,7 +13,7 @@ from phalanx.engine.why.explain import Explanation
 from phalanx.engine.why.position import Level, Position
 from phalanx.policy.view import Usage
 from phalanx.protocol.reason import Reason
-from phalanx.simulate.table import duration_text
+from phalanx.simulate.studies.table import duration_text
 from phalanx.words.change import offer
 from phalanx.words.others import with_size
 from phalanx.words.phrases import NAMES_MAX, counted, listed, moment

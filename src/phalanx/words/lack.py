@@ -6,7 +6,7 @@ from phalanx.cluster.cluster import NODE
 from phalanx.engine.why.explain import Explanation
 from phalanx.placement.placement import Refusal
 from phalanx.protocol.reason import Reason
-from phalanx.simulate.never_fit import BESIDE
+from phalanx.simulate.figures.never_fit import BESIDE
 from phalanx.words.phrases import counted, listed
 from phalanx.words.predicate import ruled_out
 from phalanx.words.shortage import shortage_words

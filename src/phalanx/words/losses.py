@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from phalanx.engine.state.records import StopReason
-from phalanx.simulate.table import duration_text
+from phalanx.simulate.studies.table import duration_text
 from phalanx.words.phrases import counted, gpu_time
 
 

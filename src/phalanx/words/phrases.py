@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.simulate.table import duration_text
+from phalanx.simulate.studies.table import duration_text
 
 NAMES_MAX = 4
 """Names that are listed in a line before the rest is counted."""

@@ -7,7 +7,7 @@ from phalanx.engine.state.state import State
 from phalanx.engine.why.evidence import Reserved
 from phalanx.engine.why.explain import Explanation
 from phalanx.protocol.reason import Reason
-from phalanx.simulate.never_fit import misfit_words
+from phalanx.simulate.figures.never_fit import misfit_words
 from phalanx.words.lack import lacking
 from phalanx.words.never_fits import most_of_a_node
 from phalanx.words.others import name_of, names_of

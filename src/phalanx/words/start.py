@@ -10,9 +10,9 @@ from phalanx.engine.why.evidence import other
 from phalanx.engine.why.explain import Explanation
 from phalanx.policy.policy import Policy
 from phalanx.protocol.reason import Reason
-from phalanx.simulate.experience import ENOUGH
-from phalanx.simulate.forecast import Forecast, unsaid_jobs
-from phalanx.simulate.table import duration_text
+from phalanx.simulate.forecasts.experience import ENOUGH
+from phalanx.simulate.forecasts.forecast import Forecast, unsaid_jobs
+from phalanx.simulate.studies.table import duration_text
 from phalanx.words.others import with_size
 from phalanx.words.phrases import how_long, moment, queue_words
 

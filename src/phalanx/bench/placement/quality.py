@@ -22,8 +22,8 @@ from phalanx.cluster.cluster import Cluster, Node
 from phalanx.engine.state.state import State
 from phalanx.placement.pack import Packing
 from phalanx.simulate.run import Run, submissions
-from phalanx.simulate.virtual import VirtualBackend
-from phalanx.simulate.work import Work
+from phalanx.simulate.world.virtual import VirtualBackend
+from phalanx.simulate.world.work import Work
 
 OURS, THEIRS, TWIN = "phalanx", "best-fit", "best-fit, whole nodes from the last"
 PACKINGS: Mapping[str, Callable[[], Packing]] = {

@@ -21,10 +21,10 @@ from phalanx.engine.turn import replay, verify
 from phalanx.protocol.action import ActionId, Start
 from phalanx.protocol.event import AttemptEnded, ClusterDefined, Done, Event, JobSubmitted
 from phalanx.protocol.plan import Plan
-from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.run import Run
-from phalanx.simulate.virtual import VirtualBackend
-from phalanx.simulate.work import Work
+from phalanx.simulate.world.costs import NO_COSTS
+from phalanx.simulate.world.virtual import VirtualBackend
+from phalanx.simulate.world.work import Work
 
 SEED = 11
 DIFFERENCE_TARGET = 0.05

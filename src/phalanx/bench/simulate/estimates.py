@@ -15,16 +15,16 @@ from phalanx.engine.turn import record
 from phalanx.policy.optimus import Form, all_reduce, coefficients, lies_apart, parameter_servers
 from phalanx.protocol.event import ClusterDefined
 from phalanx.simulate.calm import calm
-from phalanx.simulate.costs import Costs
-from phalanx.simulate.locality import CURVES
 from phalanx.simulate.run import Run, submissions
-from phalanx.simulate.speed import SpeedModel
 from phalanx.simulate.submission import Submitter
 from phalanx.simulate.trace import TraceJob
 from phalanx.simulate.traces.synthetic import Synthetic, synthesize
-from phalanx.simulate.training import training_of
-from phalanx.simulate.virtual import VirtualBackend
-from phalanx.simulate.work import Work
+from phalanx.simulate.world.costs import Costs
+from phalanx.simulate.world.locality import CURVES
+from phalanx.simulate.world.speed import SpeedModel
+from phalanx.simulate.world.training import training_of
+from phalanx.simulate.world.virtual import VirtualBackend
+from phalanx.simulate.world.work import Work
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Job
 

@@ -22,9 +22,9 @@ from phalanx.bench.row import Row, Tell, row
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.engine.state.state import State
 from phalanx.protocol.event import Advice
-from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.simulation import Setup, Simulation
 from phalanx.simulate.trace import Trace, TraceJob
+from phalanx.simulate.world.costs import NO_COSTS
 from phalanx.workload.throughputs import Throughput, Throughputs
 
 TYPES = ("V100", "P100", "K80")

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from phalanx.bench.row import Row, Tell, row
 from phalanx.cluster.cluster import Cluster
 from phalanx.engine.state.records import JobState
-from phalanx.simulate.confidence import interval
+from phalanx.simulate.figures.confidence import interval
 from phalanx.simulate.simulation import Setup, Simulation
 from phalanx.simulate.trace import Trace
 from phalanx.simulate.traces.open import read_trace, read_trace_cluster

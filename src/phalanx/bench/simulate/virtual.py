@@ -14,12 +14,12 @@ from phalanx.bench.philly import PHILLY
 from phalanx.bench.row import Row, Tell, ratio, row
 from phalanx.bench.simulate.heap import SIMULATORS
 from phalanx.cluster.cluster import Cluster, Node
-from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.simulation import COUNT, Setup, Simulation
 from phalanx.simulate.trace import Trace
 from phalanx.simulate.traces.load import moved
 from phalanx.simulate.traces.open import read_trace
 from phalanx.simulate.traces.synthetic import Synthetic, synthesize
+from phalanx.simulate.world.costs import NO_COSTS
 
 Found = TypeVar("Found")
 

@@ -18,15 +18,15 @@ from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.topology import Topology
 from phalanx.engine.state.state import State
 from phalanx.protocol.event import Event, JobSubmitted
-from phalanx.simulate.costs import Costs
-from phalanx.simulate.experience import Experience
-from phalanx.simulate.forecast import Forecast, Outlook, forecast
+from phalanx.simulate.forecasts.experience import Experience
+from phalanx.simulate.forecasts.forecast import Forecast, Outlook, forecast
 from phalanx.simulate.run import Run
-from phalanx.simulate.speed import SpeedModel
 from phalanx.simulate.submission import Submitter
 from phalanx.simulate.trace import Trace
-from phalanx.simulate.virtual import VirtualBackend
-from phalanx.simulate.work import Work
+from phalanx.simulate.world.costs import Costs
+from phalanx.simulate.world.speed import SpeedModel
+from phalanx.simulate.world.virtual import VirtualBackend
+from phalanx.simulate.world.work import Work
 from phalanx.workload.job import Checkpointing
 
 PARTS = 8

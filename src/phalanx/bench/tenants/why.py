@@ -23,7 +23,7 @@ from phalanx.engine.turn import record, turn
 from phalanx.engine.why.why import why
 from phalanx.protocol.event import ClusterDefined, Done, JobSubmitted
 from phalanx.simulate.estimates import estimates_of
-from phalanx.simulate.forecast import Forecast, Outlook, Point, point_forecast, span
+from phalanx.simulate.forecasts.forecast import Forecast, Outlook, Point, point_forecast, span
 from phalanx.simulate.trace import Trace, TraceJob
 from phalanx.simulate.traces.load import at_load, moved
 from phalanx.simulate.traces.open import read_trace

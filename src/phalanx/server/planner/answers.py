@@ -51,8 +51,8 @@ from phalanx.server.planner.questions import (
 from phalanx.server.priorities import need_priorities
 from phalanx.server.refusal import Refusal
 from phalanx.server.view.lists import reservations_in, spent_in, used_in
-from phalanx.simulate.apart import WorkFailedError
-from phalanx.simulate.forecast import Forecast, point_forecast
+from phalanx.simulate.forecasts.apart import WorkFailedError
+from phalanx.simulate.forecasts.forecast import Forecast, point_forecast
 from phalanx.words.change import offer, sooner
 from phalanx.words.deadline import deadline_words
 from phalanx.words.evidence import evidence

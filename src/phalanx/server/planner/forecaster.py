@@ -12,9 +12,9 @@ import msgspec
 from phalanx.engine.state.state import State
 from phalanx.mortal import fork_mortal
 from phalanx.server.planner.future import pass_time
-from phalanx.simulate.costs import NO_COSTS
-from phalanx.simulate.experience import decoded, encoded
-from phalanx.simulate.forecast import Forecast, Outlook, forecast
+from phalanx.simulate.forecasts.experience import decoded, encoded
+from phalanx.simulate.forecasts.forecast import Forecast, Outlook, forecast
+from phalanx.simulate.world.costs import NO_COSTS
 
 EVERY_MS = 30_000
 """How old a forecast may become before another is made."""

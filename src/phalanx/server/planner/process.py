@@ -33,7 +33,7 @@ from phalanx.server.refusal import Refusal
 from phalanx.server.store.database import Database, open_reader
 from phalanx.server.store.recovery import catch_up, recover
 from phalanx.server.unix import bind_unix
-from phalanx.simulate.forecast import Forecast
+from phalanx.simulate.forecasts.forecast import Forecast
 
 CHEAP_PLACES, CHEAP_OF_ONE = 4, 2
 """Questions that are soon answered, such as `why`: how many at a time, and how many of one user."""

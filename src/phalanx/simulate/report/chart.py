@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from phalanx.simulate.metrics import spread
+from phalanx.simulate.figures.metrics import spread
+from phalanx.simulate.figures.result import Result
 from phalanx.simulate.report.series import Points
 from phalanx.simulate.report.text import chart_text
-from phalanx.simulate.result import Result
-from phalanx.simulate.table import count_text, duration_text
+from phalanx.simulate.studies.table import count_text, duration_text
 
 HEIGHT_PX = 340
 DASHES = ("solid", "dash", "dot", "dashdot")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from phalanx.simulate.table import duration_text
+from phalanx.simulate.studies.table import duration_text
 
 LEAST_S = 1.0
 """Where a logarithmic axis begins: it has no zero, and a wait of less does not matter."""

@@ -11,12 +11,12 @@ from math import fsum
 from operator import itemgetter
 from typing import Any
 
+from phalanx.simulate.figures.result import NodeUse, Result, Stay
 from phalanx.simulate.report.chart import Chart, Grid, axis, layout
 from phalanx.simulate.report.clock import Unit, unit_for
 from phalanx.simulate.report.series import short
 from phalanx.simulate.report.text import chart_text, labels
-from phalanx.simulate.result import NodeUse, Result, Stay
-from phalanx.simulate.table import count_text, duration_text
+from phalanx.simulate.studies.table import count_text, duration_text
 
 NODES_MAX = 48
 QUEUES_MAX = 6

@@ -7,13 +7,13 @@ from math import fsum
 from typing import Any, TypeVar
 
 from phalanx.engine.state.records import JobState
-from phalanx.simulate.metrics import percentile
+from phalanx.simulate.figures.metrics import percentile
+from phalanx.simulate.figures.result import JobResult
 from phalanx.simulate.report.chart import SPREAD_HEADER, Chart, Grid, Labelled, axis, layout, share_axis, spread_row
 from phalanx.simulate.report.clock import LEAST_S, Unit, log_axis, unit_for
 from phalanx.simulate.report.series import short
 from phalanx.simulate.report.text import chart_text, labels
-from phalanx.simulate.result import JobResult
-from phalanx.simulate.table import duration_text, index_text, share_text
+from phalanx.simulate.studies.table import duration_text, index_text, share_text
 
 QUEUES_MAX = 20
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from phalanx.policy.registry import described, split
-from phalanx.simulate.claims import CLAIMS, ELSEWHERE, found
-from phalanx.simulate.claims import WITHIN as AGREES
-from phalanx.simulate.confidence import Interval
-from phalanx.simulate.ranking import DRAWN_MAX, FIGURES, MEAN_JCT, NEAR, Distance, Place, Ranking
+from phalanx.simulate.figures.confidence import Interval
 from phalanx.simulate.report.scripts import ReportError
 from phalanx.simulate.report.sketch import sketch
-from phalanx.simulate.suite import Cell, Suite, Workload
-from phalanx.simulate.table import Measure
+from phalanx.simulate.studies.claims import CLAIMS, ELSEWHERE, found
+from phalanx.simulate.studies.claims import WITHIN as AGREES
+from phalanx.simulate.studies.ranking import DRAWN_MAX, FIGURES, MEAN_JCT, NEAR, Distance, Place, Ranking
+from phalanx.simulate.studies.suite import Cell, Suite, Workload
+from phalanx.simulate.studies.table import Measure
 
 WITHIN = f"{round(100 * (NEAR - 1))} %"
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import fsum
 
+from phalanx.simulate.figures.result import Timeline
 from phalanx.simulate.report.chart import Chart, Grid, Labelled, axis, layout, line, share_axis
 from phalanx.simulate.report.clock import unit_for
 from phalanx.simulate.report.series import thin
-from phalanx.simulate.result import Timeline
-from phalanx.simulate.table import count_text, share_text
+from phalanx.simulate.studies.table import count_text, share_text
 
 
 @dataclass(frozen=True, slots=True)

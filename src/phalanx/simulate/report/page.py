@@ -7,6 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from phalanx.simulate.figures.result import Result
 from phalanx.simulate.report.cdf import jct_cdf, wait_cdf
 from phalanx.simulate.report.chart import Chart, Labelled
 from phalanx.simulate.report.gantt import gantt
@@ -17,8 +18,7 @@ from phalanx.simulate.report.scripts import ReportError, own_file, plotly_source
 from phalanx.simulate.report.tables import VALUE_LENGTH_MAX, comparison, grid_table, outcomes
 from phalanx.simulate.report.text import labels, page_text, script_json
 from phalanx.simulate.report.varied import varied
-from phalanx.simulate.result import Result
-from phalanx.simulate.vary import Curve
+from phalanx.simulate.studies.vary import Curve
 
 BARS_MAX = 3000
 """Bars of all gantts together: a browser draws each as an element of its own."""

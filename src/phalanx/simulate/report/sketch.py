@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from phalanx.simulate.report.text import page_text
-from phalanx.simulate.vary import Curve
+from phalanx.simulate.studies.vary import Curve
 
 WIDTH, HEIGHT = 640, 320
 LEFT, RIGHT, TOP, BOTTOM = 70, 170, 30, 40

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from phalanx.simulate.ranking import DRAWN_MAX, FIGURES, NEAR, Place, Ranking, ratio_to_best
 from phalanx.simulate.report.chart import Chart, Grid, axis, layout
 from phalanx.simulate.report.page import Content, Section, html_page
 from phalanx.simulate.report.scripts import ReportError
@@ -14,7 +13,8 @@ from phalanx.simulate.report.series import short
 from phalanx.simulate.report.tables import grid_table
 from phalanx.simulate.report.text import chart_text, page_text
 from phalanx.simulate.report.varied import varied
-from phalanx.simulate.suite import Cell, Suite
+from phalanx.simulate.studies.ranking import DRAWN_MAX, FIGURES, NEAR, Place, Ranking, ratio_to_best
+from phalanx.simulate.studies.suite import Cell, Suite
 
 
 def write_suite_report(suite: Suite, cells: Sequence[Cell], ranking: Ranking, path: str, command: str) -> None:

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from phalanx.simulate.never_fit import never_fit_notes
+from phalanx.simulate.figures.never_fit import never_fit_notes
+from phalanx.simulate.figures.result import Result
 from phalanx.simulate.report.chart import Grid, Labelled
 from phalanx.simulate.report.text import page_text
-from phalanx.simulate.result import Result
-from phalanx.simulate.table import MEASURES, Better, Cell, Measure, comparison_rows, measures_of
+from phalanx.simulate.studies.table import MEASURES, Better, Cell, Measure, comparison_rows, measures_of
 
 VALUE_LENGTH_MAX = 400
 _OUTCOMES = ("submitted", "completed", "failed", "cancelled", "never_fit", "unfinished")

@@ -9,8 +9,8 @@ from phalanx.simulate.report.chart import DASHES, Chart, Grid, axis, layout
 from phalanx.simulate.report.clock import unit_for
 from phalanx.simulate.report.series import short
 from phalanx.simulate.report.text import chart_text, labels
-from phalanx.simulate.table import Measure, duration_text, share_text
-from phalanx.simulate.vary import Curve
+from phalanx.simulate.studies.table import Measure, duration_text, share_text
+from phalanx.simulate.studies.vary import Curve
 
 _SYMBOLS = ("circle", "square", "diamond", "cross", "x", "triangle-up")
 

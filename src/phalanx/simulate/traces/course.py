@@ -24,10 +24,10 @@ from phalanx.protocol.event import (
     Progress,
 )
 from phalanx.protocol.plan import Plan
-from phalanx.simulate.locality import CURVES, FLAT_CURVES
-from phalanx.simulate.speed import SpeedModel
-from phalanx.simulate.training import is_adaptive
-from phalanx.simulate.virtual import WITH_NOTICE
+from phalanx.simulate.world.locality import CURVES, FLAT_CURVES
+from phalanx.simulate.world.speed import SpeedModel
+from phalanx.simulate.world.training import is_adaptive
+from phalanx.simulate.world.virtual import WITH_NOTICE
 
 
 class Pair(NamedTuple):

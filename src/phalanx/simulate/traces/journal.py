@@ -11,13 +11,13 @@ from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.engine.state.journal import decode
 from phalanx.engine.state.records import JobRecord, JobState
 from phalanx.errors import PhalanxError
-from phalanx.simulate.speed import MODEL_LABEL, asked_gpus
 from phalanx.simulate.submission import Submitter
 from phalanx.simulate.trace import Ending, Trace, TraceJob
 from phalanx.simulate.traces.course import Course, Watch
 from phalanx.simulate.traces.error import TraceError
 from phalanx.simulate.traces.intake import Intake, LeftOut, with_gpus
-from phalanx.simulate.training import is_adaptive
+from phalanx.simulate.world.speed import MODEL_LABEL, asked_gpus
+from phalanx.simulate.world.training import is_adaptive
 from phalanx.workload.footprint import Footprint, footprint_of, step_ms_of
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Job

@@ -12,8 +12,8 @@ from phalanx.cluster.cluster import Cluster, Node
 from phalanx.cluster.topology import Topology
 from phalanx.placement.fit import Fit
 from phalanx.placement.place import ever
+from phalanx.simulate.studies.suite import SuiteError, Workload, racks
 from phalanx.simulate.submission import Submitter
-from phalanx.simulate.suite import SuiteError, Workload, racks
 from phalanx.simulate.trace import Trace, TraceJob
 from phalanx.simulate.traces.load import at_load, moved, offered_load
 from phalanx.simulate.traces.open import read_trace, read_trace_cluster

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from phalanx.cluster.device import Portion
 from phalanx.placement.sharing import Interference
-from phalanx.simulate.training import step_time_ms
+from phalanx.simulate.world.training import step_time_ms
 from phalanx.workload.footprint import footprint_of
 from phalanx.workload.job import Job
 

@@ -21,10 +21,10 @@ from phalanx.cluster.cluster import Cluster, Node
 from phalanx.errors import PhalanxError
 from phalanx.policy.registry import BUILTIN
 from phalanx.policy.registry import policy as policy_named
-from phalanx.simulate.batch import DiedError, FailedRunsError, run_cases
 from phalanx.simulate.plugins import resolve_policy
-from phalanx.simulate.source import Source
-from phalanx.simulate.study import Case, Study
+from phalanx.simulate.studies.batch import DiedError, FailedRunsError, run_cases
+from phalanx.simulate.studies.source import Source
+from phalanx.simulate.studies.study import Case, Study
 from phalanx.simulate.trace import Trace, TraceJob
 from phalanx.simulate.traces.load import at_load
 from phalanx.simulate.traces.synthetic import Synthetic, synthesize

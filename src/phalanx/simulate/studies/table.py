@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from phalanx.simulate.result import Result
+from phalanx.simulate.figures.result import Result
 
 BEST = " *"
 """What marks the best where there is only text."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 
 from phalanx.engine.state.records import JobState
-from phalanx.simulate.result import JobResult
+from phalanx.simulate.figures.result import JobResult
 
 
 def jain(shares: Sequence[float]) -> float | None:

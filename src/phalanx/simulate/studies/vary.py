@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 from phalanx.document.error import brief
 from phalanx.document.units import decimal
 from phalanx.errors import PhalanxError
-from phalanx.simulate.confidence import Interval, interval
-from phalanx.simulate.metrics import rounded
-from phalanx.simulate.table import MEASURES, Measure
+from phalanx.simulate.figures.confidence import Interval, interval
+from phalanx.simulate.figures.metrics import rounded
+from phalanx.simulate.studies.table import MEASURES, Measure
 
 KEYS = ("load",)
 """What can be varied."""

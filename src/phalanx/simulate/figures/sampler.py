@@ -10,8 +10,8 @@ from random import Random
 
 from phalanx.engine.state.state import State
 from phalanx.placement.fragmentation import fragmentation
-from phalanx.simulate.ledger import FULL_PERMILLE
-from phalanx.simulate.result import Timeline
+from phalanx.simulate.figures.ledger import FULL_PERMILLE
+from phalanx.simulate.figures.result import Timeline
 from phalanx.workload.gang import Task
 from phalanx.workload.job import Job
 

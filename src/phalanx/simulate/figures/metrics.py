@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from phalanx.engine.state.records import JobState
-from phalanx.simulate.deadlines import deadline_counts, late_s
-from phalanx.simulate.fairness import jain, served, worst_ftf
-from phalanx.simulate.never_fit import NeverFit, never_fit_figures
-from phalanx.simulate.result import JobResult
-from phalanx.simulate.tiers import Promised, tier_figures
+from phalanx.simulate.figures.deadlines import deadline_counts, late_s
+from phalanx.simulate.figures.fairness import jain, served, worst_ftf
+from phalanx.simulate.figures.never_fit import NeverFit, never_fit_figures
+from phalanx.simulate.figures.result import JobResult
+from phalanx.simulate.figures.tiers import Promised, tier_figures
 from phalanx.workload.tier import Tier
 
 SCHEMA = 1

@@ -15,13 +15,13 @@ from phalanx.cluster.device import Portion
 from phalanx.placement.placement import Placement, in_place
 from phalanx.protocol.action import Action, ActionId, Repartition, Resize, Resume, Start, Stop, Suspend
 from phalanx.protocol.event import AttemptEnded, Done, Event, Failed, JobCancelled, Lost, Outcome, Progress
-from phalanx.simulate.costs import NO_COSTS, Costs
-from phalanx.simulate.ledger import FULL_PERMILLE, Ledger, Ran, permille_of
-from phalanx.simulate.report_of import report_of
-from phalanx.simulate.speed import NEUTRAL, SpeedModel
+from phalanx.simulate.figures.ledger import FULL_PERMILLE, Ledger, Ran, permille_of
 from phalanx.simulate.trace import Ending
-from phalanx.simulate.training import is_adaptive, next_noise
-from phalanx.simulate.work import Work
+from phalanx.simulate.world.costs import NO_COSTS, Costs
+from phalanx.simulate.world.report_of import report_of
+from phalanx.simulate.world.speed import NEUTRAL, SpeedModel
+from phalanx.simulate.world.training import is_adaptive, next_noise
+from phalanx.simulate.world.work import Work
 from phalanx.workload.job import Job
 
 Fault = Callable[[Action], Event | None]

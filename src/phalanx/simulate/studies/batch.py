@@ -23,12 +23,12 @@ import msgspec
 
 from phalanx.errors import PhalanxError
 from phalanx.policy.guarded import PolicyError
-from phalanx.simulate.metrics import Cost
-from phalanx.simulate.outcome import outcome
+from phalanx.simulate.figures.metrics import Cost
+from phalanx.simulate.figures.outcome import outcome
+from phalanx.simulate.figures.result import Result
 from phalanx.simulate.plugins import resolve_policy
-from phalanx.simulate.result import Result
 from phalanx.simulate.simulation import Setup, Simulation, Watch
-from phalanx.simulate.study import Case, Study
+from phalanx.simulate.studies.study import Case, Study
 
 Results: TypeAlias = Generator[tuple[int, Result], None, None]
 

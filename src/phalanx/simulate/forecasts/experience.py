@@ -20,7 +20,7 @@ import msgspec
 
 from phalanx.engine.state.state import State
 from phalanx.policy.policy import Policy
-from phalanx.simulate.forecast import Forecast, Span
+from phalanx.simulate.forecasts.forecast import Forecast, Span
 
 REMEMBERED = 200
 """Starts of a policy that are remembered, the newest."""

@@ -11,8 +11,8 @@ from phalanx.engine.state.records import JobState
 from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Policy
 from phalanx.policy.promises import WHOLE, Promise, promises_of
-from phalanx.simulate.ledger import Ran
-from phalanx.simulate.result import JobResult
+from phalanx.simulate.figures.ledger import Ran
+from phalanx.simulate.figures.result import JobResult
 from phalanx.workload.tier import Tier
 
 KEEPS = "singularity"

@@ -12,7 +12,7 @@ from functools import lru_cache
 from zlib import crc32
 
 from phalanx.simulate.trace import Ending
-from phalanx.simulate.work import Work
+from phalanx.simulate.world.work import Work
 from phalanx.workload.footprint import step_ms_of
 from phalanx.workload.job import Job
 

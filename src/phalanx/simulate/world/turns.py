@@ -13,7 +13,7 @@ from math import ceil
 
 from phalanx.cluster.device import Portion
 from phalanx.placement.sharing import Interference
-from phalanx.simulate.training import step_time_ms
+from phalanx.simulate.world.training import step_time_ms
 from phalanx.workload.footprint import Footprint, footprint_of
 from phalanx.workload.job import Job
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from phalanx.placement.placement import Placement
 from phalanx.protocol.event import Progress
-from phalanx.simulate.speed import asked_gpus
-from phalanx.simulate.training import (
+from phalanx.simulate.world.speed import asked_gpus
+from phalanx.simulate.world.training import (
     BATCH_FIRST,
     BATCH_MAX,
     best_batch,
@@ -16,7 +16,7 @@ from phalanx.simulate.training import (
     step_time_ms,
     training_of,
 )
-from phalanx.simulate.work import Work
+from phalanx.simulate.world.work import Work
 from phalanx.workload.footprint import footprint_of
 
 DIGITS = 9

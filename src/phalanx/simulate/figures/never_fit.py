@@ -12,7 +12,7 @@ from phalanx.engine.state.state import State
 from phalanx.placement.misfit import Misfit, misfit
 from phalanx.placement.place import refusal
 from phalanx.protocol.reason import Reason
-from phalanx.simulate.result import JobResult
+from phalanx.simulate.figures.result import JobResult
 from phalanx.simulate.run import Run
 from phalanx.simulate.submission import is_pool
 

@@ -7,15 +7,15 @@ from typing import Any
 
 from phalanx.engine.state.records import JobRecord, JobState
 from phalanx.policy.registry import described
-from phalanx.simulate.fairness import served
-from phalanx.simulate.ledger import FULL_PERMILLE, Account
-from phalanx.simulate.metrics import Cost, Totals, rounded, summarize
-from phalanx.simulate.never_fit import never_fit
-from phalanx.simulate.result import JobResult, Result
+from phalanx.simulate.figures.fairness import served
+from phalanx.simulate.figures.ledger import FULL_PERMILLE, Account
+from phalanx.simulate.figures.metrics import Cost, Totals, rounded, summarize
+from phalanx.simulate.figures.never_fit import never_fit
+from phalanx.simulate.figures.result import JobResult, Result
+from phalanx.simulate.figures.sampler import Stretch, mean_fragmentation, timeline_of
+from phalanx.simulate.figures.tiers import Promised, promises_under
 from phalanx.simulate.run import Refused
-from phalanx.simulate.sampler import Stretch, mean_fragmentation, timeline_of
 from phalanx.simulate.simulation import Simulation
-from phalanx.simulate.tiers import Promised, promises_under
 from phalanx.workload.tier import tier_of
 
 GPU_S = FULL_PERMILLE * 1000

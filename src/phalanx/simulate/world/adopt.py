@@ -9,9 +9,9 @@ from phalanx.engine.state.records import AttemptRecord, Phase
 from phalanx.engine.state.state import State
 from phalanx.protocol.action import Action, Repartition, Resize, Resume, Start, Stop, Suspend
 from phalanx.protocol.event import AttemptEnded, Done, Event, Outcome
-from phalanx.simulate.costs import Costs
-from phalanx.simulate.virtual import Life, VirtualBackend
-from phalanx.simulate.work import Work
+from phalanx.simulate.world.costs import Costs
+from phalanx.simulate.world.virtual import Life, VirtualBackend
+from phalanx.simulate.world.work import Work
 
 RUNS = (Phase.RUNNING, Phase.RESIZING)
 

@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from phalanx.engine.state.records import JobState
-from phalanx.simulate.result import JobResult
+from phalanx.simulate.figures.result import JobResult
 
 
 def deadline_counts(

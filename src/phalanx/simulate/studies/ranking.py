@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from phalanx.cluster.cluster import DEFAULT_POLICY
-from phalanx.simulate.confidence import Interval, interval
-from phalanx.simulate.suite import Cell, Failure
-from phalanx.simulate.table import Better, Measure, duration_text, index_text, share_text
-from phalanx.simulate.vary import Curve
+from phalanx.simulate.figures.confidence import Interval, interval
+from phalanx.simulate.studies.suite import Cell, Failure
+from phalanx.simulate.studies.table import Better, Measure, duration_text, index_text, share_text
+from phalanx.simulate.studies.vary import Curve
 
 MEAN_JCT = Measure("mean_jct", ("jct_s", "mean"), Better.LOWER, duration_text, "s")
 FIGURES = (

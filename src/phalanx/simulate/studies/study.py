@@ -8,13 +8,13 @@ from sys import intern
 
 from phalanx.cluster.cluster import Cluster
 from phalanx.errors import PhalanxError
-from phalanx.simulate.costs import Costs
 from phalanx.simulate.estimates import Estimates
-from phalanx.simulate.faults import NodeFault
-from phalanx.simulate.result import Result
+from phalanx.simulate.figures.result import Result
 from phalanx.simulate.simulation import COUNT, Setup
-from phalanx.simulate.source import Source
-from phalanx.simulate.vary import Curve, Variation, VariationError, curves
+from phalanx.simulate.studies.source import Source
+from phalanx.simulate.studies.vary import Curve, Variation, VariationError, curves
+from phalanx.simulate.world.costs import Costs
+from phalanx.simulate.world.faults import NodeFault
 from phalanx.workload.throughputs import Throughputs
 
 

@@ -21,14 +21,14 @@ from phalanx.engine.state.records import Phase
 from phalanx.engine.state.state import State
 from phalanx.protocol.action import Start
 from phalanx.protocol.event import Event, JobSubmitted
-from phalanx.simulate.adopt import adopted
-from phalanx.simulate.apart import apart
 from phalanx.simulate.calm import calm
-from phalanx.simulate.chances import Chances, orders_of
-from phalanx.simulate.costs import Costs
-from phalanx.simulate.past import Past
+from phalanx.simulate.forecasts.apart import apart
+from phalanx.simulate.forecasts.chances import Chances, orders_of
+from phalanx.simulate.forecasts.past import Past
 from phalanx.simulate.run import Run
-from phalanx.simulate.work import Work
+from phalanx.simulate.world.adopt import adopted
+from phalanx.simulate.world.costs import Costs
+from phalanx.simulate.world.work import Work
 from phalanx.workload.job import Job, Kind
 
 RUNS = 19

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from heapq import heappush, heapreplace
 
 from phalanx.placement.placement import Placement
-from phalanx.simulate.result import NodeUse, Stay
+from phalanx.simulate.figures.result import NodeUse, Stay
 
 STAYS_MAX = 20_000
 """Attempts that are kept one by one. A run of a hundred thousand jobs has more, and a chart draws far fewer."""

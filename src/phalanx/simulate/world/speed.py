@@ -16,12 +16,12 @@ from phalanx.placement.fabric import Fabric
 from phalanx.placement.placement import Placement, Slot
 from phalanx.placement.ranks import DEFAULT_TRAFFIC, fabric_of, plan_for
 from phalanx.placement.sharing import INTERFERENCE, Interference, slowdown
-from phalanx.simulate.locality import CURVES, TOGETHER, Curve, Room, spread_of, tasks_of
-from phalanx.simulate.moved import speed_with_moved
-from phalanx.simulate.packed import guaranteed_speed, kept, packed_speed
-from phalanx.simulate.step import best_communication_ms, communication_ms, compute_ms
-from phalanx.simulate.training import best_batch, gets_done, is_adaptive, noise_scale
-from phalanx.simulate.turns import speed_in_turns, stint_of
+from phalanx.simulate.world.locality import CURVES, TOGETHER, Curve, Room, spread_of, tasks_of
+from phalanx.simulate.world.moved import speed_with_moved
+from phalanx.simulate.world.packed import guaranteed_speed, kept, packed_speed
+from phalanx.simulate.world.step import best_communication_ms, communication_ms, compute_ms
+from phalanx.simulate.world.training import best_batch, gets_done, is_adaptive, noise_scale
+from phalanx.simulate.world.turns import speed_in_turns, stint_of
 from phalanx.workload.family import Family, family_of
 from phalanx.workload.family import relative_speed as relative_speed
 from phalanx.workload.footprint import footprint_of

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from phalanx.policy.registry import split
-from phalanx.simulate.confidence import interval
-from phalanx.simulate.suite import Cell
-from phalanx.simulate.table import Better, Measure, duration_text, index_text
+from phalanx.simulate.figures.confidence import interval
+from phalanx.simulate.studies.suite import Cell
+from phalanx.simulate.studies.table import Better, Measure, duration_text, index_text
 
 WITHIN = 0.2
 """A ratio that is off by no more than this part of the published one agrees with it."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from phalanx.placement.placement import Placement
-from phalanx.simulate.stays import Stays
+from phalanx.simulate.figures.stays import Stays
 
 FULL_PERMILLE = 1000
 

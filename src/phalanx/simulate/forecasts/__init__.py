@@ -1,0 +1,1 @@
+"""When pending jobs will start, by running ahead."""

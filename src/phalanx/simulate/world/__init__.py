@@ -1,0 +1,1 @@
+"""What jobs do in virtual time, and how fast."""
