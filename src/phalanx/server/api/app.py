@@ -11,11 +11,19 @@ from typing import Any
 from fastapi import FastAPI, Response
 
 from phalanx.server.api import (
+    errors,
+)
+from phalanx.server.api.admission.guard import Guard
+from phalanx.server.api.auth import SignedIn
+from phalanx.server.api.context import Context
+from phalanx.server.api.examples import with_examples
+from phalanx.server.api.overview import attention, devices, reasons, series, timeline
+from phalanx.server.api.pages import as_json
+from phalanx.server.api.routes import (
     accounting,
     accounts,
     applying,
     changing,
-    errors,
     job_templates,
     jobs,
     nodes,
@@ -25,12 +33,6 @@ from phalanx.server.api import (
     watching,
     web,
 )
-from phalanx.server.api.admission.guard import Guard
-from phalanx.server.api.auth import SignedIn
-from phalanx.server.api.context import Context
-from phalanx.server.api.examples import with_examples
-from phalanx.server.api.overview import attention, devices, reasons, series, timeline
-from phalanx.server.api.pages import as_json
 from phalanx.server.api.streams import beside, events, forward, found, log_lines, logs
 
 PREFIX = "/api/v1"

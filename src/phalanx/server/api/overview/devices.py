@@ -12,11 +12,11 @@ from phalanx.server.accounts.roles import Account
 from phalanx.server.api.auth import SignedIn, WorkerContext
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import READ, answers, content
-from phalanx.server.api.nodes import need_eyes
 from phalanx.server.api.overview import models
 from phalanx.server.api.overview.board import NOTHING, Board
 from phalanx.server.api.overview.frames import UNKNOWN, Colour, Frame, Painter
 from phalanx.server.api.pages import as_json, as_list
+from phalanx.server.api.routes.nodes import need_eyes
 from phalanx.server.clock import wall_ms
 from phalanx.server.figures.states import HEALTHS, STATES
 from phalanx.server.refusal import Refusal

@@ -13,9 +13,9 @@ from phalanx.server.accounts.roles import Account
 from phalanx.server.api.auth import SignedIn, WorkerContext
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import answers
-from phalanx.server.api.nodes import need_eyes
 from phalanx.server.api.overview import models
 from phalanx.server.api.pages import as_json
+from phalanx.server.api.routes.nodes import need_eyes
 from phalanx.server.store.reasons import Waiting, waiting
 from phalanx.words.reason import REASON_WORDS
 

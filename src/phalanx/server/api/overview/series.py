@@ -11,10 +11,10 @@ from phalanx.server.accounts.roles import Account
 from phalanx.server.api.auth import SignedIn, WorkerContext
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import answers
-from phalanx.server.api.jobs import find
-from phalanx.server.api.nodes import need_eyes
 from phalanx.server.api.overview import models
 from phalanx.server.api.pages import as_json
+from phalanx.server.api.routes.jobs import find
+from phalanx.server.api.routes.nodes import need_eyes
 from phalanx.server.clock import wall_ms
 from phalanx.server.figures.sample import CLUSTER_NAMES, JOB_NAMES, NODE_NAMES, QUEUE_NAMES
 from phalanx.server.figures.series import FILE, Point, first_ms, read_points

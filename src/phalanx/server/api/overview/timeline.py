@@ -11,10 +11,10 @@ from phalanx.protocol.reason import Reason
 from phalanx.server.accounts.roles import Account
 from phalanx.server.api.auth import SignedIn, WorkerContext
 from phalanx.server.api.described import answers
-from phalanx.server.api.jobs import Ref, find
-from phalanx.server.api.nodes import Name, need_eyes
 from phalanx.server.api.overview import models
 from phalanx.server.api.pages import as_json
+from phalanx.server.api.routes.jobs import Ref, find
+from phalanx.server.api.routes.nodes import Name, need_eyes
 from phalanx.server.clock import wall_ms
 from phalanx.server.refusal import Refusal
 from phalanx.server.store import jobs as job_table

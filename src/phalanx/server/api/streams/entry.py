@@ -15,7 +15,7 @@ from phalanx.server.accounts.roles import Account
 from phalanx.server.api.admission.owner import need_acting_as
 from phalanx.server.api.auth import account_of_token
 from phalanx.server.api.context import Context
-from phalanx.server.api.jobs import changeable, hand_over
+from phalanx.server.api.routes.jobs import changeable, hand_over
 from phalanx.server.api.streams.standing import Standing
 from phalanx.server.loop.wire import Caller, RunBeside
 from phalanx.server.refusal import Refusal

@@ -15,7 +15,7 @@ from phalanx.backends.local.logs.merged import MergedLogs, Selection
 from phalanx.server.api.auth import SignedIn, WorkerContext
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import READ, content
-from phalanx.server.api.jobs import Ref, find
+from phalanx.server.api.routes.jobs import Ref, find
 from phalanx.server.api.streams.held import HeldResponse
 from phalanx.server.api.streams.logs import LOOK_S, has_ended, number_of
 from phalanx.server.api.streams.standing import Standing

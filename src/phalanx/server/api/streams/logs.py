@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query, Request
 from phalanx.server.api.auth import SignedIn, WorkerContext
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import READ, content
-from phalanx.server.api.jobs import Ref, find
+from phalanx.server.api.routes.jobs import Ref, find
 from phalanx.server.api.streams.held import HeldResponse
 from phalanx.server.api.streams.standing import Standing
 from phalanx.server.refusal import Refusal

@@ -16,10 +16,10 @@ from phalanx.server.api.auth import SignedIn, WorkerContext, caller_of
 from phalanx.server.api.bodies import DrainBody, Nothing
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import LIST, WRITE, answers
-from phalanx.server.api.jobs import hand_over
 from phalanx.server.api.models.cluster import ClusterModel, NodeListModel, NodeModel, PolicyModel, QueueListModel
 from phalanx.server.api.pages import Cursor, Limit, as_json, as_list, place_of
 from phalanx.server.api.planner import ask
+from phalanx.server.api.routes.jobs import hand_over
 from phalanx.server.loop.wire import ChangeNode
 from phalanx.server.planner.questions import ListUse
 from phalanx.server.refusal import Refusal

@@ -14,9 +14,9 @@ from phalanx.server.api.auth import SignedIn, WorkerContext, caller_of
 from phalanx.server.api.bodies import Nothing, ResizeBody, UpdateBody
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import WRITE, answers
-from phalanx.server.api.jobs import Ref, changeable, hand_over, members_of, need_change
 from phalanx.server.api.models.jobs import ChangedModel
 from phalanx.server.api.pages import as_json
+from phalanx.server.api.routes.jobs import Ref, changeable, hand_over, members_of, need_change
 from phalanx.server.clock import wall_ms
 from phalanx.server.loop.updating import times_of
 from phalanx.server.loop.wire import Caller, ChangeArray, ChangeJob, ResizeJob, UpdateJobs

@@ -11,10 +11,10 @@ from phalanx.server.api.auth import SignedIn, WorkerContext, caller_of
 from phalanx.server.api.bodies import NAME, QUEUE_OR_ROOT, SecretBody, SecretGrantBody
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import WRITE, answers
-from phalanx.server.api.jobs import hand_over
 from phalanx.server.api.models.accounts import SecretListModel, SecretModel
 from phalanx.server.api.models.base import ErrorModel
 from phalanx.server.api.pages import as_json, as_list
+from phalanx.server.api.routes.jobs import hand_over
 from phalanx.server.loop.wire import DropSecret, GrantSecret, PutSecret
 from phalanx.server.refusal import Refusal
 from phalanx.server.secrets.folder import SecretFolder

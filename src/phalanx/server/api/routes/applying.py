@@ -17,10 +17,10 @@ from phalanx.server.api.bodies import PolicyBody
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import WRITE, answers
 from phalanx.server.api.jobfile import text_of
-from phalanx.server.api.jobs import hand_over, media_of
 from phalanx.server.api.models.cluster import DifferenceModel, PolicyModel
 from phalanx.server.api.pages import as_json
 from phalanx.server.api.planner import ask
+from phalanx.server.api.routes.jobs import hand_over, media_of
 from phalanx.server.clock import Clock
 from phalanx.server.live_cluster import live
 from phalanx.server.loop.wire import ChangeCluster, ChangePolicy, ChangeSettings

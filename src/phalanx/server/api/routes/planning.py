@@ -16,10 +16,10 @@ from phalanx.server.api.bodies import PlanBody, WhatIfBody
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import READ, WRITE, answers, content
 from phalanx.server.api.jobfile import JobReader
-from phalanx.server.api.jobs import Ref, find, roles_in, waiting_for
 from phalanx.server.api.models.planning import PlanModel, ReservationListModel, WhatIfModel, WhyModel
 from phalanx.server.api.pages import as_json, as_list
 from phalanx.server.api.planner import ask
+from phalanx.server.api.routes.jobs import Ref, find, roles_in, waiting_for
 from phalanx.server.clock import wall_ms
 from phalanx.server.planner.questions import (
     Foresee,

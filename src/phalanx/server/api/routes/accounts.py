@@ -24,7 +24,6 @@ from phalanx.server.api.bodies import (
 )
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import LIST, WRITE, answers
-from phalanx.server.api.jobs import hand_over
 from phalanx.server.api.models.accounts import (
     AuditListModel,
     MeModel,
@@ -36,6 +35,7 @@ from phalanx.server.api.models.accounts import (
 )
 from phalanx.server.api.models.base import ErrorModel
 from phalanx.server.api.pages import Cursor, Limit, as_json, as_list, place_of
+from phalanx.server.api.routes.jobs import hand_over
 from phalanx.server.clock import wall_ms
 from phalanx.server.loop.wire import AddToken, Caller, DropUser, PutRole, PutUser, RefuseLogin, RevokeToken
 from phalanx.server.refusal import Refusal

@@ -7,16 +7,16 @@ from fastapi import APIRouter, Request, Response
 from phalanx.server.accounts.roles import Account, Role, text_of
 from phalanx.server.accounts.sessions import MOST_MS, csrf_of, end_ms
 from phalanx.server.accounts.tokens import new_token
-from phalanx.server.api.accounts import checked_user, shown_account
 from phalanx.server.api.admission.browser import cookie_of, drop_cookie, need_same_origin, set_cookie
 from phalanx.server.api.auth import SignedIn, WorkerContext, caller_of, origin_of, session_of
 from phalanx.server.api.bodies import SessionBody
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import WRITE, answers
-from phalanx.server.api.jobs import hand_over
 from phalanx.server.api.models.accounts import SessionModel
 from phalanx.server.api.models.base import ErrorModel
 from phalanx.server.api.pages import as_json
+from phalanx.server.api.routes.accounts import checked_user, shown_account
+from phalanx.server.api.routes.jobs import hand_over
 from phalanx.server.clock import wall_ms
 from phalanx.server.loop.wire import AddToken, Caller, RevokeToken
 from phalanx.server.refusal import Refusal
