@@ -12,9 +12,9 @@ from builders import World, a_job
 from phalanx.cluster.cluster import flat
 from phalanx.cluster.queues import PriorityCaps, Queue, priority_caps
 from phalanx.server.accounts.roles import ALL_SCOPES, Account, Grant, Role, Scope
+from phalanx.server.cluster.priorities import need_priorities
 from phalanx.server.planner.answers import answer
 from phalanx.server.planner.questions import PlanJobs
-from phalanx.server.priorities import need_priorities
 from phalanx.server.refusal import Refusal
 
 QUEUES = (

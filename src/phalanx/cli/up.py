@@ -216,7 +216,7 @@ def _absolute(path: str) -> str:
 
 
 def _ready(options: Options) -> dict[str, Any]:
-    from phalanx.server.simulated import gpus_left, simulated_nodes
+    from phalanx.server.cluster.simulated import gpus_left, simulated_nodes
 
     trust = {"ca_file": options.tls_cert} if options.tls_cert else {}
     told = {"url": options.url, "token_file": str(options.file("admin.token")), "pid": os.getpid()}

@@ -38,7 +38,8 @@ from phalanx.protocol.event import (
 from phalanx.server.accounts import ledger
 from phalanx.server.accounts.revocations import Line, lines_of
 from phalanx.server.accounts.roles import Role
-from phalanx.server.difference import changes_of, need_known, present_cluster
+from phalanx.server.cluster.difference import changes_of, need_known, present_cluster
+from phalanx.server.cluster.priorities import need_priority
 from phalanx.server.fresh import fresh_item
 from phalanx.server.loop.admission import Admission
 from phalanx.server.loop.audited import described, verb_of
@@ -78,7 +79,6 @@ from phalanx.server.loop.wire import (
     UpdateJobs,
     json_of,
 )
-from phalanx.server.priorities import need_priority
 from phalanx.server.refusal import Refusal
 from phalanx.server.secrets import keeper
 from phalanx.server.secrets.access import need_granted, need_granted_beside

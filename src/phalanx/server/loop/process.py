@@ -30,9 +30,10 @@ from phalanx.server.accounts.revocations import Revocations
 from phalanx.server.accounts.roles import ALL_SCOPES, ROOT, Role, text_of
 from phalanx.server.accounts.tokens import attempt_token, new_token
 from phalanx.server.clock import Clock
+from phalanx.server.cluster.live_cluster import live
+from phalanx.server.cluster.simulated import write_gpus, write_simulated
 from phalanx.server.heartbeat import Heartbeat
 from phalanx.server.installed import load_installed_policies
-from phalanx.server.live_cluster import live
 from phalanx.server.log import log_to_stderr
 from phalanx.server.loop import notices
 from phalanx.server.loop.admission import Admission
@@ -51,7 +52,6 @@ from phalanx.server.rehearsal import RehearsalBackend, rehearsal_offer
 from phalanx.server.reserve import Reserve
 from phalanx.server.secrets.access import values_for
 from phalanx.server.secrets.folder import SecretFolder
-from phalanx.server.simulated import write_gpus, write_simulated
 from phalanx.server.store import settings
 from phalanx.server.store.database import Database, FullStoreError, StoreError, open_database
 from phalanx.server.store.lineage import Lineage, write_lineage

@@ -29,7 +29,8 @@ from phalanx.protocol.action import Stop
 from phalanx.protocol.event import ClusterChanged, PolicyChanged
 from phalanx.protocol.plan import Plan
 from phalanx.protocol.reason import Reason
-from phalanx.server.difference import difference, need_known, present_cluster
+from phalanx.server.cluster.difference import difference, need_known, present_cluster
+from phalanx.server.cluster.priorities import need_priorities
 from phalanx.server.loop.wire import json_of
 from phalanx.server.planner.consequences import deadline_told, leaving_told, with_expected_end
 from phalanx.server.planner.forecaster import OUTLOOK
@@ -48,7 +49,6 @@ from phalanx.server.planner.questions import (
     TakeSnapshot,
     Why,
 )
-from phalanx.server.priorities import need_priorities
 from phalanx.server.refusal import Refusal
 from phalanx.server.view.lists import reservations_in, spent_in, used_in
 from phalanx.simulate.forecasts.apart import WorkFailedError

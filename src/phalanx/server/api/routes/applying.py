@@ -22,7 +22,7 @@ from phalanx.server.api.pages import as_json
 from phalanx.server.api.planner import ask
 from phalanx.server.api.routes.jobs import hand_over, media_of
 from phalanx.server.clock import Clock
-from phalanx.server.live_cluster import live
+from phalanx.server.cluster.live_cluster import live
 from phalanx.server.loop.wire import ChangeCluster, ChangePolicy, ChangeSettings
 from phalanx.server.planner.questions import Differ, DifferSettings
 from phalanx.server.refusal import Refusal

@@ -20,10 +20,10 @@ from phalanx.server.api.models.cluster import ClusterModel, NodeListModel, NodeM
 from phalanx.server.api.pages import Cursor, Limit, as_json, as_list, place_of
 from phalanx.server.api.planner import ask
 from phalanx.server.api.routes.jobs import hand_over
+from phalanx.server.cluster.simulated import real_nodes_of
 from phalanx.server.loop.wire import ChangeNode
 from phalanx.server.planner.questions import ListUse
 from phalanx.server.refusal import Refusal
-from phalanx.server.simulated import real_nodes_of
 from phalanx.server.store import jobs as job_table
 from phalanx.server.store import nodes as table
 from phalanx.server.store.queues import queue_names

@@ -15,7 +15,7 @@ from phalanx.engine.state.state import State
 from phalanx.engine.why.evidence import stranded_by
 from phalanx.policy.registry import is_file, known, split
 from phalanx.protocol.event import ClusterChanged, Event, PolicyChanged
-from phalanx.server.quota_warnings import quota_warnings
+from phalanx.server.cluster.quota_warnings import quota_warnings
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

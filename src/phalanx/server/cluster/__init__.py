@@ -1,0 +1,1 @@
+"""What a server adds to its cluster, and says of changes to it."""
