@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from phalanx.backends.local.backend import LocalBackend
-from phalanx.backends.local.machine import device_names, local_cluster
-from phalanx.backends.local.mps import has_mps
+from phalanx.backends.local.host.machine import device_names, local_cluster
+from phalanx.backends.local.host.mps import has_mps
 from phalanx.backends.local.orders import Yard
 from phalanx.bench.row import ratio, row
 from phalanx.cluster.device import FULL_PERMILLE, Mode, Portion

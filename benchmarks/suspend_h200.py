@@ -27,7 +27,7 @@ from phalanx.backends.local.device_memory.driver import Driver
 from phalanx.backends.local.device_memory.moves import move_in, move_out
 from phalanx.backends.local.device_memory.usage import used_mb
 from phalanx.backends.local.folder import AttemptFolder
-from phalanx.backends.local.gpus import find_gpus
+from phalanx.backends.local.host.gpus import find_gpus
 from phalanx.backends.local.orders import Yard
 from phalanx.cluster.device import Mode, Portion
 from phalanx.placement.placement import Placement, Slot

@@ -21,8 +21,8 @@ import torch
 from torch import nn
 
 from phalanx.backends.local.backend import LocalBackend
+from phalanx.backends.local.host.machine import device_names, local_cluster
 from phalanx.backends.local.logs import log_files
-from phalanx.backends.local.machine import device_names, local_cluster
 from phalanx.backends.local.orders import Yard
 from phalanx.bench.row import Row, ratio, row
 from phalanx.cluster.device import Mode, Portion

@@ -60,13 +60,13 @@ def has_postgres() -> bool:
 
 
 def has_gpu() -> bool:
-    from phalanx.backends.local.gpus import find_gpus
+    from phalanx.backends.local.host.gpus import find_gpus
 
     return bool(find_gpus())
 
 
 def has_control_groups() -> bool:
-    from phalanx.backends.local.cgroup import find_grounds
+    from phalanx.backends.local.host.cgroup import find_grounds
 
     return bool(find_grounds()["cpu"])
 

@@ -23,12 +23,12 @@ import pytest
 from builders import a_job
 from images import engine_settings, image_of_this_machine
 from phalanx.backends.local.backend import LocalBackend
-from phalanx.backends.local.cgroup import find_grounds
+from phalanx.backends.local.host.cgroup import find_grounds
+from phalanx.backends.local.host.processes import process
+from phalanx.backends.local.host.unix_user import identity_named
 from phalanx.backends.local.logs.files import log_files
 from phalanx.backends.local.orders import Yard
-from phalanx.backends.local.processes import process
 from phalanx.backends.local.session import NoSession, open_session
-from phalanx.backends.local.unix_user import identity_named
 from phalanx.backends.local.wire import connect_to
 from phalanx.errors import PhalanxError
 from phalanx.placement.placement import Placement, Slot

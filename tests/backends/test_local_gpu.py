@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from phalanx.backends.local.backend import LocalBackend
-from phalanx.backends.local.gpus import find_gpus
-from phalanx.backends.local.machine import device_names, local_cluster
+from phalanx.backends.local.host.gpus import find_gpus
+from phalanx.backends.local.host.machine import device_names, local_cluster
 from phalanx.backends.local.orders import Yard
 from phalanx.cluster.device import Mode, Portion
 from phalanx.placement.placement import Placement, Slot

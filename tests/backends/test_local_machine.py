@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from fake_nvml import write_nvml
-from phalanx.backends.local import gpus
 from phalanx.backends.local.environment import Surroundings, environment_of
-from phalanx.backends.local.gpus import DriverError, find_gpus
-from phalanx.backends.local.machine import (
+from phalanx.backends.local.host import gpus
+from phalanx.backends.local.host.gpus import DriverError, find_gpus
+from phalanx.backends.local.host.machine import (
     MachineError,
     cluster_for,
     device_names,

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from phalanx.backends.capability import Capability
-from phalanx.backends.local import container, mps
-from phalanx.backends.local.offer import local_offer
+from phalanx.backends.local import container
+from phalanx.backends.local.host import mps
+from phalanx.backends.local.host.offer import local_offer
 from phalanx.backends.local.orders import Yard
 
 CONTROL = """#!/bin/sh

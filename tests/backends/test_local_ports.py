@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from phalanx.backends.local.ports import Listener, held_of, listeners, own_listener
+from phalanx.backends.local.host.ports import Listener, held_of, listeners, own_listener
 
 OWN, OTHER = 1, 2
 

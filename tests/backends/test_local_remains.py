@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from test_local_backend import STOP, Bench, until
 
-from phalanx.backends.local.processes import process
+from phalanx.backends.local.host.processes import process
 from phalanx.protocol.action import Stop
 from phalanx.protocol.event import Done
 from phalanx.workload.job import Kind

@@ -21,9 +21,9 @@ from phalanx.backends.local.backend import LocalBackend
 from phalanx.backends.local.device_memory.meter import Meter
 from phalanx.backends.local.device_memory.rates import FIRST, Rates
 from phalanx.backends.local.folder import AttemptFolder
-from phalanx.backends.local.offer import local_offer
+from phalanx.backends.local.host.offer import local_offer
+from phalanx.backends.local.host.processes import arguments, descendants, process
 from phalanx.backends.local.orders import Yard
-from phalanx.backends.local.processes import arguments, descendants, process
 from phalanx.backends.local.session import open_session
 from phalanx.backends.local.shepherd import rest
 from phalanx.backends.local.shepherd.boundary import Boundary

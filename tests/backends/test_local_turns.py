@@ -13,9 +13,9 @@ import pytest
 from builders import a_job
 from phalanx.backends.local.backend import LocalBackend
 from phalanx.backends.local.folder import AttemptFolder
+from phalanx.backends.local.host.processes import process
 from phalanx.backends.local.logs.files import log_files
 from phalanx.backends.local.orders import Yard
-from phalanx.backends.local.processes import process
 from phalanx.cluster.device import Mode, Portion
 from phalanx.placement.placement import Placement, Slot
 from phalanx.protocol.action import ActionId, Start

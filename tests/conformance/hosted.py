@@ -17,7 +17,7 @@ import msgspec
 
 from phalanx.backends.live import Adopted
 from phalanx.backends.local.backend import LocalBackend
-from phalanx.backends.local.cgroup import find_grounds
+from phalanx.backends.local.host.cgroup import find_grounds
 from phalanx.backends.local.orders import Yard
 from phalanx.protocol.action import Action
 from phalanx.protocol.event import Event

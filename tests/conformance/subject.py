@@ -18,10 +18,10 @@ from programs import COMMANDS, Program
 from phalanx.backends.capability import Offer
 from phalanx.backends.live import Adopted
 from phalanx.backends.local.backend import LocalBackend
-from phalanx.backends.local.cgroup import find_grounds
-from phalanx.backends.local.offer import local_offer
+from phalanx.backends.local.host.cgroup import find_grounds
+from phalanx.backends.local.host.offer import local_offer
+from phalanx.backends.local.host.processes import Process, process, processes, variable
 from phalanx.backends.local.orders import Yard
-from phalanx.backends.local.processes import Process, process, processes, variable
 from phalanx.engine.backend import Backend
 from phalanx.workload.job import Execution, Job
 

@@ -9,7 +9,7 @@ from programs import Program
 
 from phalanx.backends.capability import Capability, Offer
 from phalanx.backends.live import Adopted
-from phalanx.backends.local.processes import Process
+from phalanx.backends.local.host.processes import Process
 from phalanx.engine.backend import Backend
 from phalanx.protocol.action import Action, Start
 from phalanx.protocol.event import Event, Failed

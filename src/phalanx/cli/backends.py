@@ -32,7 +32,7 @@ def _offers_of_server() -> dict[str, Mapping[str, str]]:
 
 
 def _offers_of_machine() -> dict[str, Mapping[str, str]]:
-    from phalanx.backends.local.machine import local_cluster
+    from phalanx.backends.local.host.machine import local_cluster
 
     with tempfile.TemporaryDirectory() as folder:
         setting = Setting(Path(folder), _no_job, local_cluster())

@@ -194,7 +194,7 @@ def _networks(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 def _known_user(name: str) -> str:
     """A Unix user that this server can run tasks as."""
-    from phalanx.backends.local.unix_user import identity_named
+    from phalanx.backends.local.host.unix_user import identity_named
 
     if name:
         identity_named(name)

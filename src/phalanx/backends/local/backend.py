@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 
 from phalanx.backends.capability import Offer
 from phalanx.backends.live import Adopted
-from phalanx.backends.local.offer import local_offer
+from phalanx.backends.local.host.offer import local_offer
 from phalanx.backends.local.orders import Yard
 from phalanx.backends.local.supervisors import Supervisors
 from phalanx.protocol.action import Action

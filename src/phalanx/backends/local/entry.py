@@ -6,9 +6,9 @@ import os
 
 from phalanx.backends.capability import Offer
 from phalanx.backends.local.backend import LocalBackend
-from phalanx.backends.local.cgroup import find_grounds
-from phalanx.backends.local.machine import device_names, gpus_here, real_nodes
-from phalanx.backends.local.offer import local_offer
+from phalanx.backends.local.host.cgroup import find_grounds
+from phalanx.backends.local.host.machine import device_names, gpus_here, real_nodes
+from phalanx.backends.local.host.offer import local_offer
 from phalanx.backends.local.orders import Yard
 from phalanx.backends.local.shepherd import sandbox
 from phalanx.backends.registry import Setting

@@ -12,12 +12,12 @@ from zlib import crc32
 from phalanx.backends.live import History
 from phalanx.backends.local import attempt_files
 from phalanx.backends.local.attempt_files import Binds, Grounds, Order, Sandbox, Share, TaskOrder
-from phalanx.backends.local.cgroup import NOWHERE
 from phalanx.backends.local.container import Contained, Limits, Place, checked_variables, contain
 from phalanx.backends.local.environment import Surroundings, engine_environment, environment_of
 from phalanx.backends.local.folder import AttemptFolder
-from phalanx.backends.local.mps import MPS_FOLDERS, mps_variables
-from phalanx.backends.local.unix_user import home_of, task_ids
+from phalanx.backends.local.host.cgroup import NOWHERE
+from phalanx.backends.local.host.mps import MPS_FOLDERS, mps_variables
+from phalanx.backends.local.host.unix_user import home_of, task_ids
 from phalanx.backends.registry import TURN_MS, as_server, no_secrets, no_variables
 from phalanx.cluster.device import Mode
 from phalanx.errors import PhalanxError

@@ -7,9 +7,9 @@ import select
 import signal
 import time
 
-from phalanx.backends.local.cgroup import Pen, pen_name
 from phalanx.backends.local.folder import AttemptFolder
-from phalanx.backends.local.processes import arguments, process, processes, signal_process, variable
+from phalanx.backends.local.host.cgroup import Pen, pen_name
+from phalanx.backends.local.host.processes import arguments, process, processes, signal_process, variable
 
 PATIENCE_S = 10.0
 """What the kernel may take to end a process that was killed; one in a broken driver call may take forever."""

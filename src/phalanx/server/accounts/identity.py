@@ -6,7 +6,7 @@ import os
 
 from sqlalchemy import Connection, select
 
-from phalanx.backends.local.unix_user import UserError, identity_named
+from phalanx.backends.local.host.unix_user import UserError, identity_named
 from phalanx.server.options import Options
 from phalanx.server.store.tables import users
 from phalanx.workload.job import UnixIdentity

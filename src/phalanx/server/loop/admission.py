@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection, select
 
-from phalanx.backends.local.unix_user import UserError
+from phalanx.backends.local.host.unix_user import UserError
 from phalanx.errors import PhalanxError
 from phalanx.server.accounts.identity import identity_of
 from phalanx.server.accounts.ledger import grants_of

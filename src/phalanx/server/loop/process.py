@@ -206,7 +206,7 @@ def _cluster_of(options: Options) -> Cluster:
         except (OSError, UnicodeDecodeError) as error:
             raise LoopError(f"{options.cluster}: {error}") from error
     if options.backend == "local":
-        from phalanx.backends.local.machine import cluster_for, simulated_cluster
+        from phalanx.backends.local.host.machine import cluster_for, simulated_cluster
 
         return (simulated_cluster if options.simulate else cluster_for)(options.nodes, options.gpus)
     return flat(options.nodes or 1, options.gpus or 8)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from phalanx.backends.local.processes import process
+from phalanx.backends.local.host.processes import process
 
 Key = tuple[str, int]
 """A job and the number of its attempt."""

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from phalanx.backends.local.device_memory.start import DRIVER_VARIABLE, PROGRAM
-from phalanx.backends.local.gpus import DriverError, find_gpus
+from phalanx.backends.local.host.gpus import DriverError, find_gpus
 
 TIMEOUT_S = 30.0
 

@@ -14,7 +14,7 @@ from typing import Any
 from phalanx.backends.local.device_memory.driver import Driver, NoDriverError
 from phalanx.backends.local.device_memory.moves import MoveError, move_in, move_out, undo
 from phalanx.backends.local.device_memory.usage import host_free_mb, used_by
-from phalanx.backends.local.processes import descendants
+from phalanx.backends.local.host.processes import descendants
 
 SPARE_MB = 512
 """Memory of the host that is left alone: a machine without any ends processes at random."""

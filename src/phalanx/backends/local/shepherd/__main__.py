@@ -8,7 +8,7 @@ import socket
 import sys
 
 from phalanx.backends.local.folder import AttemptFolder
-from phalanx.backends.local.kernel import adopt_orphans
+from phalanx.backends.local.host.kernel import adopt_orphans
 from phalanx.backends.local.shepherd.shepherd import Shepherd
 
 

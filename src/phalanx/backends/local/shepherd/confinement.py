@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 
 from phalanx.backends.local.attempt_files import Binds, TaskOrder
-from phalanx.backends.local.kernel import BIND, NEW_MOUNTS, RECURSIVE, SLAVE, mount, unshare
+from phalanx.backends.local.host.kernel import BIND, NEW_MOUNTS, RECURSIVE, SLAVE, mount, unshare
 from phalanx.backends.local.shepherd import sandbox
 
 

@@ -6,8 +6,8 @@ import os
 import socket
 import time
 
-from phalanx.backends.local.ports import Listener, held_of, listeners, own_listener
-from phalanx.backends.local.processes import descendants
+from phalanx.backends.local.host.ports import Listener, held_of, listeners, own_listener
+from phalanx.backends.local.host.processes import descendants
 from phalanx.backends.local.shepherd.task import Task
 from phalanx.backends.local.wire import Message, Wire
 

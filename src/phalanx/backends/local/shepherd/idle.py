@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 
 from phalanx.backends.local.folder import AttemptFolder
-from phalanx.backends.local.processes import Process, descendants
+from phalanx.backends.local.host.processes import Process, descendants
 from phalanx.backends.local.shepherd.loop import Loop
 
 BUSY_SHARE = 0.01

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from phalanx.backends.local.processes import Process
+from phalanx.backends.local.host.processes import Process
 
 
 def beside_the_first(attempt_process: Iterable[Process]) -> list[Process]:

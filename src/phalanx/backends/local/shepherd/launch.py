@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from phalanx.backends.local.kernel import die_with_parent, leave_keyring
+from phalanx.backends.local.host.kernel import die_with_parent, leave_keyring
 
 READY, AGAIN, NEVER = b"!", b"~", b"x"
 GO = b"."

@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 
 from phalanx.backends.local.folder import AttemptFolder
-from phalanx.backends.local.kernel import watch_writing
+from phalanx.backends.local.host.kernel import watch_writing
 from phalanx.backends.local.logs.times import note_time
 from phalanx.backends.local.shepherd.loop import Loop
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Collection, Iterable
 
-from phalanx.backends.local.processes import Process, process, signal_process, variable
+from phalanx.backends.local.host.processes import Process, process, signal_process, variable
 from phalanx.train.checkpoint import helper
 
 WRITERS: Collection[str] = (helper.WRITER,)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 
 from phalanx.backends.local.attempt_files import Sandbox
-from phalanx.backends.local.kernel import (
+from phalanx.backends.local.host.kernel import (
     BIND,
     NEW_MOUNTS,
     NEW_USERS,

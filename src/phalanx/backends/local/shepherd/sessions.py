@@ -6,7 +6,7 @@ import os
 import signal
 from functools import partial
 
-from phalanx.backends.local.processes import descendants, signal_process
+from phalanx.backends.local.host.processes import descendants, signal_process
 from phalanx.backends.local.shepherd.launch import READY, failure
 from phalanx.backends.local.shepherd.loop import Loop
 from phalanx.backends.local.shepherd.task import Task

@@ -12,9 +12,9 @@ import time
 from functools import partial
 
 from phalanx.backends.local.attempt_files import Ending, Order, TaskOrder
-from phalanx.backends.local.cgroup import Pen, pen_name
 from phalanx.backends.local.folder import AttemptFolder
-from phalanx.backends.local.processes import descendants
+from phalanx.backends.local.host.cgroup import Pen, pen_name
+from phalanx.backends.local.host.processes import descendants
 from phalanx.backends.local.shepherd.answers import AnswerLog, Pending
 from phalanx.backends.local.shepherd.attachments import Attachments
 from phalanx.backends.local.shepherd.boundary import Boundary

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypedDict
 
 from phalanx.backends.local.device_memory.start import PROGRAM
-from phalanx.backends.local.processes import signal_process
+from phalanx.backends.local.host.processes import signal_process
 from phalanx.backends.local.shepherd.loop import Loop, Timer
 
 TIMEOUT_MS = 600_000

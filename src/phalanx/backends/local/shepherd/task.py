@@ -9,10 +9,10 @@ from collections.abc import Collection
 from contextlib import suppress
 
 from phalanx.backends.local.attempt_files import TaskOrder, TaskState
-from phalanx.backends.local.cgroup import Pen
 from phalanx.backends.local.folder import STREAMS, AttemptFolder
+from phalanx.backends.local.host.cgroup import Pen
+from phalanx.backends.local.host.processes import Process, descendants, process, signal_group, signal_process, variable
 from phalanx.backends.local.logs.times import begin_times
-from phalanx.backends.local.processes import Process, descendants, process, signal_group, signal_process, variable
 from phalanx.backends.local.shepherd.confinement import confinement, write_variables
 from phalanx.backends.local.shepherd.inside import beside_the_first
 from phalanx.backends.local.shepherd.launch import Recruit, Stage

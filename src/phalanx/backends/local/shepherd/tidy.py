@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Collection
 
-from phalanx.backends.local.processes import descendants, signal_process
+from phalanx.backends.local.host.processes import descendants, signal_process
 
 FREEZE_LOOKS_MAX = 50
 CLEAR_UP_MAX_S = 60.0

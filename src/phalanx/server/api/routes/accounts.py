@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from phalanx.backends.local.unix_user import UserError, identity_named
+from phalanx.backends.local.host.unix_user import UserError, identity_named
 from phalanx.server.accounts.ledger import beyond, password_of
 from phalanx.server.accounts.roles import ROOT, Account, Role, Scope, text_of
 from phalanx.server.accounts.tokens import new_token

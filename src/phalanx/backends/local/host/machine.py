@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 
-from phalanx.backends.local.gpus import DriverError, Gpu, find_gpus
+from phalanx.backends.local.host.gpus import DriverError, Gpu, find_gpus
 from phalanx.cluster.catalogue import UnknownAccelerator, accelerator
 from phalanx.cluster.cluster import DEFAULT_POLICY, Cluster, Node
 from phalanx.errors import PhalanxError

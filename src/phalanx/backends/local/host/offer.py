@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 
 from phalanx.backends.capability import Capability, Offer
-from phalanx.backends.local import cgroup, container, mps
+from phalanx.backends.local import container
 from phalanx.backends.local.device_memory import probe
 from phalanx.backends.local.device_memory.rates import Rates
+from phalanx.backends.local.host import cgroup, mps
 from phalanx.backends.local.orders import Yard
 
 ON_REAL_GPUS = (Capability.MPS, Capability.MIG)
