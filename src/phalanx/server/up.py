@@ -22,7 +22,7 @@ from typing import BinaryIO
 
 from msgspec.structs import replace
 
-from phalanx.backends.local.shepherd import sandbox
+from phalanx.backends.local.shepherd.tasks import sandbox
 from phalanx.errors import PhalanxError
 from phalanx.folders import ROOTS_DATA
 from phalanx.mortal import die_with_parent

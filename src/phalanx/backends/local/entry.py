@@ -10,7 +10,7 @@ from phalanx.backends.local.host.cgroup import find_grounds
 from phalanx.backends.local.host.machine import device_names, gpus_here, real_nodes
 from phalanx.backends.local.host.offer import local_offer
 from phalanx.backends.local.orders import Yard
-from phalanx.backends.local.shepherd import sandbox
+from phalanx.backends.local.shepherd.tasks import sandbox
 from phalanx.backends.registry import Setting
 
 

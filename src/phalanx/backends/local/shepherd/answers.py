@@ -9,8 +9,8 @@ from contextlib import suppress
 
 from phalanx.backends.local.attempt_files import Answer, AttemptState, Ending, Moved, TaskOrder
 from phalanx.backends.local.folder import SHARED, AttemptFolder, write_durably
-from phalanx.backends.local.shepherd.task import Task
-from phalanx.backends.local.shepherd.task_set import Failure
+from phalanx.backends.local.shepherd.tasks.task import Task
+from phalanx.backends.local.shepherd.tasks.task_set import Failure
 from phalanx.backends.local.wire import Message, Wire
 
 Pending = tuple[int, int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from phalanx.backends.local.shepherd.task import Task
+from phalanx.backends.local.shepherd.tasks.task import Task
 from phalanx.backends.local.wire import Message, Wire
 
 ATTACHED_MAX = 16

@@ -8,7 +8,7 @@ import time
 
 from phalanx.backends.local.host.ports import Listener, held_of, listeners, own_listener
 from phalanx.backends.local.host.processes import descendants
-from phalanx.backends.local.shepherd.task import Task
+from phalanx.backends.local.shepherd.tasks.task import Task
 from phalanx.backends.local.wire import Message, Wire
 
 CONNECT_S = 0.1

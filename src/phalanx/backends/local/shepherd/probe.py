@@ -6,7 +6,7 @@ import os
 import socket
 
 from phalanx.backends.local.attempt_files import Probe
-from phalanx.backends.local.shepherd.task import Task
+from phalanx.backends.local.shepherd.tasks.task import Task
 
 WELL_STATUS_MAX = 399
 

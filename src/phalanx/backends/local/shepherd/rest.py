@@ -9,7 +9,7 @@ from functools import partial
 from phalanx.backends.local.shepherd.boundary import Boundary
 from phalanx.backends.local.shepherd.loop import Loop, Timer
 from phalanx.backends.local.shepherd.swap import Swap, SwapOutcome
-from phalanx.backends.local.shepherd.tidy import freeze, thaw
+from phalanx.backends.local.shepherd.tasks.tidy import freeze, thaw
 
 BETWEEN_TRIES_MS = 1_000
 """How long after its memory did not fit on the devices it is tried again."""

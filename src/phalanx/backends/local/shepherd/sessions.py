@@ -7,9 +7,9 @@ import signal
 from functools import partial
 
 from phalanx.backends.local.host.processes import descendants, signal_process
-from phalanx.backends.local.shepherd.launch import READY, failure
 from phalanx.backends.local.shepherd.loop import Loop
-from phalanx.backends.local.shepherd.task import Task
+from phalanx.backends.local.shepherd.tasks.launch import READY, failure
+from phalanx.backends.local.shepherd.tasks.task import Task
 from phalanx.backends.local.wire import Message, Wire
 
 HANG_UP_MS = 5_000

@@ -22,15 +22,15 @@ from phalanx.backends.local.shepherd.forwards import connect_to_port
 from phalanx.backends.local.shepherd.idle import Idleness
 from phalanx.backends.local.shepherd.log_clock import LogClock
 from phalanx.backends.local.shepherd.loop import Loop, Timer
-from phalanx.backends.local.shepherd.remains import KEEPERS, NONE, kill_these
 from phalanx.backends.local.shepherd.rest import Rest
 from phalanx.backends.local.shepherd.sessions import Sessions
 from phalanx.backends.local.shepherd.suspension import Suspension
 from phalanx.backends.local.shepherd.swap import Swap
-from phalanx.backends.local.shepherd.task import Task
-from phalanx.backends.local.shepherd.task_set import Failure, TaskSet
+from phalanx.backends.local.shepherd.tasks.remains import KEEPERS, NONE, kill_these
+from phalanx.backends.local.shepherd.tasks.task import Task
+from phalanx.backends.local.shepherd.tasks.task_set import Failure, TaskSet
+from phalanx.backends.local.shepherd.tasks.tidy import any_left, kill_all, run_quietly
 from phalanx.backends.local.shepherd.terminal import Terminal
-from phalanx.backends.local.shepherd.tidy import any_left, kill_all, run_quietly
 from phalanx.backends.local.shepherd.watch import Watch
 from phalanx.backends.local.wire import Message, Wire, listen_at, stop_listening
 

@@ -9,8 +9,8 @@ from functools import partial
 from phalanx.backends.local.attempt_files import Moved
 from phalanx.backends.local.shepherd.answers import AnswerLog, Pending
 from phalanx.backends.local.shepherd.swap import Swap, SwapOutcome
-from phalanx.backends.local.shepherd.task_set import Failure
-from phalanx.backends.local.shepherd.tidy import freeze, thaw
+from phalanx.backends.local.shepherd.tasks.task_set import Failure
+from phalanx.backends.local.shepherd.tasks.tidy import freeze, thaw
 
 
 class Suspension:

@@ -9,7 +9,7 @@ from phalanx.backends.local.attempt_files import Probe
 from phalanx.backends.local.host.processes import signal_process
 from phalanx.backends.local.shepherd.loop import Loop, Timer
 from phalanx.backends.local.shepherd.probe import fork_probe
-from phalanx.backends.local.shepherd.task import Task
+from phalanx.backends.local.shepherd.tasks.task import Task
 
 
 class Watch:

@@ -13,11 +13,11 @@ from phalanx.backends.local.folder import STREAMS, AttemptFolder
 from phalanx.backends.local.host.cgroup import Pen
 from phalanx.backends.local.host.processes import Process, descendants, process, signal_group, signal_process, variable
 from phalanx.backends.local.logs.times import begin_times
-from phalanx.backends.local.shepherd.confinement import confinement, write_variables
-from phalanx.backends.local.shepherd.inside import beside_the_first
-from phalanx.backends.local.shepherd.launch import Recruit, Stage
 from phalanx.backends.local.shepherd.loop import Timer
-from phalanx.backends.local.shepherd.remains import WRITERS, helpers, lives, noticed
+from phalanx.backends.local.shepherd.tasks.confinement import confinement, write_variables
+from phalanx.backends.local.shepherd.tasks.inside import beside_the_first
+from phalanx.backends.local.shepherd.tasks.launch import Recruit, Stage
+from phalanx.backends.local.shepherd.tasks.remains import WRITERS, helpers, lives, noticed
 from phalanx.backends.local.shepherd.terminal import LOG_MODE, Terminal
 
 

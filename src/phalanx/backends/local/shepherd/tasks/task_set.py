@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from phalanx.backends.local.shepherd.launch import READY, Stage, failure
 from phalanx.backends.local.shepherd.loop import Loop
-from phalanx.backends.local.shepherd.task import Task
+from phalanx.backends.local.shepherd.tasks.launch import READY, Stage, failure
+from phalanx.backends.local.shepherd.tasks.task import Task
 
 
 class Failure:

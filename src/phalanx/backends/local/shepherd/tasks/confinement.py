@@ -10,7 +10,7 @@ from functools import partial
 
 from phalanx.backends.local.attempt_files import Binds, TaskOrder
 from phalanx.backends.local.host.kernel import BIND, NEW_MOUNTS, RECURSIVE, SLAVE, mount, unshare
-from phalanx.backends.local.shepherd import sandbox
+from phalanx.backends.local.shepherd.tasks import sandbox
 
 
 def confinement(order: TaskOrder, beside: int = 0) -> Callable[[], None]:

@@ -1,0 +1,1 @@
+"""Tasks as processes: how they begin, what confines them, what they leave."""
