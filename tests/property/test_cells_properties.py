@@ -12,9 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from phalanx.cluster.cells import CellError
 from phalanx.compat.hived import HivedScheduler, Result
-from phalanx.placement.cells.estate import Estate
-from phalanx.placement.cells.memory import recall, remember
 from phalanx.placement.cells.request import Member, Request
+from phalanx.placement.cells.trees.estate import Estate
+from phalanx.placement.cells.trees.memory import recall, remember
 from reference.cells import Oracle, fits_privately
 
 TYPES = {

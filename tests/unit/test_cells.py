@@ -11,11 +11,11 @@ from phalanx.bench.cells.cells import Walk
 from phalanx.cluster.cells import CellError, CellSite, CellType, chain_of
 from phalanx.compat.hived import HivedScheduler
 from phalanx.placement.cells.ask import request_of, seats_of
-from phalanx.placement.cells.buddy import surplus
 from phalanx.placement.cells.cells import Cells
 from phalanx.placement.cells.group import GroupState
 from phalanx.placement.cells.request import Member, Request
 from phalanx.placement.cells.settle import SafetyError, settle
+from phalanx.placement.cells.trees.buddy import surplus
 from phalanx.workload.gang import Gang, Role, Task
 from phalanx.workload.job import Job
 

@@ -17,9 +17,9 @@ from phalanx.engine.state.records import AttemptRecord, JobRecord
 from phalanx.placement.cells.ask import leaf_request_of, request_of
 from phalanx.placement.cells.cells import Cells
 from phalanx.placement.cells.group import Group, GroupState, Seat
-from phalanx.placement.cells.memory import recall, remember
 from phalanx.placement.cells.request import Request
-from phalanx.placement.cells.undo import Undo
+from phalanx.placement.cells.trees.memory import recall, remember
+from phalanx.placement.cells.trees.undo import Undo
 from phalanx.protocol.cells_steps import CellSeat, CellStep, Grown, Joined, Left, Seated, Shrunk
 from phalanx.workload.job import Job
 

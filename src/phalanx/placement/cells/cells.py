@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from phalanx.cluster.cells import CellError, CellSite
 from phalanx.placement.cells.check import check
 from phalanx.placement.cells.elastic import add, grow, shrink
-from phalanx.placement.cells.estate import Estate
 from phalanx.placement.cells.group import Group, GroupState, Seat
 from phalanx.placement.cells.health import set_bad, set_healthy
 from phalanx.placement.cells.outcome import Outcome
@@ -16,7 +15,8 @@ from phalanx.placement.cells.request import Request, Suggestion
 from phalanx.placement.cells.restore import restore
 from phalanx.placement.cells.schedule import pools_of, schedule, take
 from phalanx.placement.cells.settle import settle
-from phalanx.placement.cells.undo import Step
+from phalanx.placement.cells.trees.estate import Estate
+from phalanx.placement.cells.trees.undo import Step
 from phalanx.placement.cells.validate import validate
 
 EVERYWHERE = Suggestion()

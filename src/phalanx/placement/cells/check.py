@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from phalanx.placement.cells.cell import PhysicalCell, VirtualCell
-from phalanx.placement.cells.estate import ChainState, Estate, Pool
 from phalanx.placement.cells.group import Group, GroupState
 from phalanx.placement.cells.priority import FREE, OPPORTUNISTIC
-from phalanx.placement.cells.view import View, key_of
+from phalanx.placement.cells.trees.cell import PhysicalCell, VirtualCell
+from phalanx.placement.cells.trees.estate import ChainState, Estate, Pool
+from phalanx.placement.cells.trees.view import View, key_of
 
 
 def check(estate: Estate) -> None:

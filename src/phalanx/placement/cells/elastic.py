@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from phalanx.placement.cells.estate import Estate
 from phalanx.placement.cells.group import Group, GroupState, Seat
 from phalanx.placement.cells.hold import seize, vacate
 from phalanx.placement.cells.limits import may_borrow
@@ -10,6 +9,7 @@ from phalanx.placement.cells.match import match
 from phalanx.placement.cells.pack import Unfit, pack_physical, pack_virtual
 from phalanx.placement.cells.request import Suggestion
 from phalanx.placement.cells.schedule import pools_of
+from phalanx.placement.cells.trees.estate import Estate
 
 
 def grow(estate: Estate, group: Group, leaves: int, suggestion: Suggestion) -> Seat | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 
-from phalanx.placement.cells.cell import PhysicalCell, VirtualCell
 from phalanx.placement.cells.priority import GUARANTEED_MAX, OPPORTUNISTIC
 from phalanx.placement.cells.request import Request
+from phalanx.placement.cells.trees.cell import PhysicalCell, VirtualCell
 
 
 class GroupState(StrEnum):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from phalanx.placement.cells.cell import PhysicalCell
-from phalanx.placement.cells.estate import Estate
 from phalanx.placement.cells.hold import hide_healthy, show_bad, touch
+from phalanx.placement.cells.trees.cell import PhysicalCell
+from phalanx.placement.cells.trees.estate import Estate
 
 
 def set_bad(estate: Estate, node: PhysicalCell) -> None:

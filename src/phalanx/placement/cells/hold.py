@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from phalanx.placement.cells.cell import PhysicalCell, VirtualCell
-from phalanx.placement.cells.estate import ChainState, Estate
 from phalanx.placement.cells.priority import FREE, OPPORTUNISTIC
-from phalanx.placement.cells.view import key_of
+from phalanx.placement.cells.trees.cell import PhysicalCell, VirtualCell
+from phalanx.placement.cells.trees.estate import ChainState, Estate
+from phalanx.placement.cells.trees.view import key_of
 
 Pair = tuple[PhysicalCell, VirtualCell | None]
 """A leaf, and the virtual leaf it stands for; opportunistic work has none."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from phalanx.placement.cells.estate import Estate
 from phalanx.placement.cells.request import Request
+from phalanx.placement.cells.trees.estate import Estate
 
 
 def exceeded(estate: Estate, request: Request) -> str:

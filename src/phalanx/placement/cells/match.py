@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from phalanx.cluster.cells import LEAF_LEVEL, Chain
-from phalanx.placement.cells.buddy import surplus
-from phalanx.placement.cells.cell import PhysicalCell, VirtualCell
-from phalanx.placement.cells.estate import Estate
 from phalanx.placement.cells.hold import bind_root
 from phalanx.placement.cells.priority import GUARANTEED_MIN
 from phalanx.placement.cells.request import Suggestion
+from phalanx.placement.cells.trees.buddy import surplus
+from phalanx.placement.cells.trees.cell import PhysicalCell, VirtualCell
+from phalanx.placement.cells.trees.estate import Estate
 
 Match = dict[str, PhysicalCell]
 """The hardware of virtual leaves, by their addresses."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from phalanx.placement.cells.cell import PhysicalCell, VirtualCell
 from phalanx.placement.cells.outcome import Obstacle
 from phalanx.placement.cells.priority import FREE, OPPORTUNISTIC
 from phalanx.placement.cells.request import Suggestion
-from phalanx.placement.cells.view import View
+from phalanx.placement.cells.trees.cell import PhysicalCell, VirtualCell
+from phalanx.placement.cells.trees.view import View
 
 Cell = TypeVar("Cell", PhysicalCell, VirtualCell)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from phalanx.placement.cells.cell import PhysicalCell
-from phalanx.placement.cells.estate import Estate
 from phalanx.placement.cells.group import Group, GroupState
 from phalanx.placement.cells.hold import Pair, seize, vacate
+from phalanx.placement.cells.trees.cell import PhysicalCell
+from phalanx.placement.cells.trees.estate import Estate
 
 
 def users_of(leaves: Iterable[PhysicalCell]) -> tuple[Group, ...]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from phalanx.placement.cells.cell import PhysicalCell, VirtualCell
-from phalanx.placement.cells.estate import Estate, Pool
 from phalanx.placement.cells.group import Group, GroupState
 from phalanx.placement.cells.hold import bind_root, seize
 from phalanx.placement.cells.preempt import preempt_lazily, users_of
+from phalanx.placement.cells.trees.cell import PhysicalCell, VirtualCell
+from phalanx.placement.cells.trees.estate import Estate, Pool
 
 RECONFIGURATION = "reconfiguration"
 """What has preempted a group lazily when no other group did."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from phalanx.placement.cells.cell import PhysicalCell, VirtualCell
-from phalanx.placement.cells.estate import Estate, Pool
 from phalanx.placement.cells.group import Group, GroupState, Seat
 from phalanx.placement.cells.hold import bind_root
 from phalanx.placement.cells.limits import exceeded
@@ -15,6 +13,8 @@ from phalanx.placement.cells.outcome import Obstacle, Outcome
 from phalanx.placement.cells.pack import Chosen, Unfit, pack_physical, pack_virtual, pack_virtual_over
 from phalanx.placement.cells.preempt import allocate, cancel, preempt_lazily, preemptors_of, reserve, users_of
 from phalanx.placement.cells.request import Request, Suggestion
+from phalanx.placement.cells.trees.cell import PhysicalCell, VirtualCell
+from phalanx.placement.cells.trees.estate import Estate, Pool
 
 
 def schedule(estate: Estate, request: Request, suggestion: Suggestion) -> Outcome:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from phalanx.cluster.cells import LEAF_LEVEL
-from phalanx.placement.cells.cell import PhysicalCell
-from phalanx.placement.cells.estate import ChainState, Estate, arithmetic
 from phalanx.placement.cells.hold import bind_root, show_bad, touch, unbind_root
+from phalanx.placement.cells.trees.cell import PhysicalCell
+from phalanx.placement.cells.trees.estate import ChainState, Estate, arithmetic
 
 
 class SafetyError(AssertionError):

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from phalanx.cluster.cells import LEAF_LEVEL, CellError
-from phalanx.placement.cells.cell import PhysicalCell, VirtualCell
-from phalanx.placement.cells.estate import Estate, Pool
 from phalanx.placement.cells.group import Group
 from phalanx.placement.cells.priority import FREE, OPPORTUNISTIC
+from phalanx.placement.cells.trees.cell import PhysicalCell, VirtualCell
+from phalanx.placement.cells.trees.estate import Estate, Pool
 
 HEALTHY, BAD = "Healthy", "Bad"
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from phalanx.cluster.cells import CellError
-from phalanx.placement.cells.estate import Estate
 from phalanx.placement.cells.priority import GUARANTEED_MAX, OPPORTUNISTIC
 from phalanx.placement.cells.request import Request
 from phalanx.placement.cells.schedule import pools_of
+from phalanx.placement.cells.trees.estate import Estate
 
 
 def validate(estate: Estate, request: Request) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from phalanx.engine.state.state import State
-from phalanx.placement.cells.cell import VirtualCell
 from phalanx.placement.cells.group import Group
+from phalanx.placement.cells.trees.cell import VirtualCell
 from phalanx.server.view.rows import Row
 
 

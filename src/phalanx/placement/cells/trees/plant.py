@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.cluster.cells import LEAF_LEVEL, CellError, Chain, PhysicalSpec
-from phalanx.placement.cells.cell import PhysicalCell, VirtualCell
+from phalanx.placement.cells.trees.cell import PhysicalCell, VirtualCell
 
 
 def plant_physical(spec: PhysicalSpec, chain: Chain) -> tuple[PhysicalCell, dict[str, PhysicalCell]]:

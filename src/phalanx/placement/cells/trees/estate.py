@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from phalanx.cluster.cells import LEAF_LEVEL, CellError, CellSite, Chain, VirtualClusterSpec
-from phalanx.placement.cells.buddy import Buddies, surplus
-from phalanx.placement.cells.cell import PhysicalCell, VirtualCell
 from phalanx.placement.cells.group import Group
-from phalanx.placement.cells.plant import plant_physical, plant_virtual
-from phalanx.placement.cells.undo import Undo
-from phalanx.placement.cells.view import View
+from phalanx.placement.cells.trees.buddy import Buddies, surplus
+from phalanx.placement.cells.trees.cell import PhysicalCell, VirtualCell
+from phalanx.placement.cells.trees.plant import plant_physical, plant_virtual
+from phalanx.placement.cells.trees.undo import Undo
+from phalanx.placement.cells.trees.view import View
 
 
 class Pool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from phalanx.placement.cells.cell import PhysicalCell, VirtualCell
-from phalanx.placement.cells.undo import Undo
+from phalanx.placement.cells.trees.cell import PhysicalCell, VirtualCell
+from phalanx.placement.cells.trees.undo import Undo
 
 Cell = TypeVar("Cell", PhysicalCell, VirtualCell)
 

@@ -9,7 +9,7 @@ from phalanx.placement.cells.priority import FREE
 
 if TYPE_CHECKING:
     from phalanx.placement.cells.group import Group
-    from phalanx.placement.cells.view import View
+    from phalanx.placement.cells.trees.view import View
 
 NOT_LISTED = -1
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from phalanx.cluster.cells import LEAF_LEVEL, Chain
-from phalanx.placement.cells.cell import NOT_LISTED, PhysicalCell
-from phalanx.placement.cells.undo import Undo
+from phalanx.placement.cells.trees.cell import NOT_LISTED, PhysicalCell
+from phalanx.placement.cells.trees.undo import Undo
 
 
 class Buddies:

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from phalanx.cluster.cells import CellSite
-from phalanx.placement.cells.cell import NOT_LISTED, PhysicalCell, VirtualCell
 from phalanx.placement.cells.cells import Cells
-from phalanx.placement.cells.estate import ChainState, Estate
 from phalanx.placement.cells.group import Group, GroupState, Seat
 from phalanx.placement.cells.hold import count
 from phalanx.placement.cells.request import Request
+from phalanx.placement.cells.trees.cell import NOT_LISTED, PhysicalCell, VirtualCell
+from phalanx.placement.cells.trees.estate import ChainState, Estate
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""The trees of cells: hardware, and what is owed of it."""
