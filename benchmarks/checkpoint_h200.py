@@ -30,8 +30,8 @@ import torch.distributed.checkpoint as dcp
 from checkpoint_model import BILLION, TINY, Training
 from phalanx.bench.checkpoint import resiliency
 from phalanx.train.checkpoint import Checkpointer, Host, Retention, Shared
-from phalanx.train.checkpoint.slot import Slot
-from phalanx.train.checkpoint.state import State
+from phalanx.train.checkpoint.contents.state import State
+from phalanx.train.checkpoint.host.slot import Slot
 from phalanx.train.checkpoint.store import load_into
 
 NEVER = 2**31

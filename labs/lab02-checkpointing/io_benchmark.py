@@ -32,12 +32,12 @@ from pathlib import Path
 import torch
 import torch.distributed.checkpoint as dcp
 
-from phalanx.train.checkpoint.arrangement import arrange
-from phalanx.train.checkpoint.holdings import Holdings, replica_name
-from phalanx.train.checkpoint.peers import Parcel, PeerServer, fetch, push
-from phalanx.train.checkpoint.piece import Piece
-from phalanx.train.checkpoint.segment import Segment
-from phalanx.train.checkpoint.slot import Record, Slot, slot_bytes
+from phalanx.train.checkpoint.contents.piece import Piece
+from phalanx.train.checkpoint.copies.peers import Parcel, PeerServer, fetch, push
+from phalanx.train.checkpoint.host.holdings import Holdings, replica_name
+from phalanx.train.checkpoint.host.segment import Segment
+from phalanx.train.checkpoint.host.slot import Record, Slot, slot_bytes
+from phalanx.train.checkpoint.snapshots.arrangement import arrange
 from phalanx.train.checkpoint.store import commit, load_into, write_step
 
 TENSORS = 16

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import torch
 
-from phalanx.train.checkpoint.piece import Piece
+from phalanx.train.checkpoint.contents.piece import Piece
 from phalanx.train.checkpoint.store import Step, commit, write_step
 
 SHAPES: dict[str, tuple[tuple[int, ...], torch.dtype]] = {

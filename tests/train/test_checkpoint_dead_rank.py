@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from torch.distributed import HashStore
 
-from phalanx.train.checkpoint.agreement import Agreement, RankEndedError
-from phalanx.train.checkpoint.keeper import is_alive
-from phalanx.train.checkpoint.presence import Chair, Member
+from phalanx.train.checkpoint.copies.agreement import Agreement, RankEndedError
+from phalanx.train.checkpoint.copies.presence import Chair, Member
+from phalanx.train.checkpoint.host.keeper import is_alive
 
 TOKEN = "t" * 32
 

@@ -23,13 +23,13 @@ from torch.distributed import HashStore
 from phalanx.bench.checkpoint.drill import fork_background
 from phalanx.errors import PhalanxError
 from phalanx.train.checkpoint import Checkpointer, Host, Peer, Retention, Shared, background
-from phalanx.train.checkpoint.agreement import Agreement, RankMissingError
-from phalanx.train.checkpoint.arrangement import DATA_OFFSET, Arrangement
-from phalanx.train.checkpoint.holdings import Holdings, replica_name
-from phalanx.train.checkpoint.pace import Pace
-from phalanx.train.checkpoint.peers import Parcel, PeerServer, TransferError, fetch, push
-from phalanx.train.checkpoint.segment import Segment, require_memory
-from phalanx.train.checkpoint.slot import Record, Slot
+from phalanx.train.checkpoint.copies.agreement import Agreement, RankMissingError
+from phalanx.train.checkpoint.copies.pace import Pace
+from phalanx.train.checkpoint.copies.peers import Parcel, PeerServer, TransferError, fetch, push
+from phalanx.train.checkpoint.host.holdings import Holdings, replica_name
+from phalanx.train.checkpoint.host.segment import Segment, require_memory
+from phalanx.train.checkpoint.host.slot import Record, Slot
+from phalanx.train.checkpoint.snapshots.arrangement import DATA_OFFSET, Arrangement
 from phalanx.train.checkpoint.store import DirectoryInUse, Retry, StoreError, steps
 from phalanx.train.checkpoint.store.layout import MARK
 from phalanx.train.checkpoint.store.local import LocalMedium

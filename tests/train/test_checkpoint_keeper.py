@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.train.checkpoint.keeper import Keeper, KeeperError, address_of
-from phalanx.train.checkpoint.segment import Segment
+from phalanx.train.checkpoint.host.keeper import Keeper, KeeperError, address_of
+from phalanx.train.checkpoint.host.segment import Segment
 
 TRAINER = """
 import sys, time
-from phalanx.train.checkpoint.keeper import Keeper
-from phalanx.train.checkpoint.segment import Segment
+from phalanx.train.checkpoint.host.keeper import Keeper
+from phalanx.train.checkpoint.host.segment import Segment
 keeper = Keeper.attach(sys.argv[1], 0)
 segment = Segment("a", keeper.create("a", 1 << 20))
 segment.view[:5] = b"state"

@@ -18,11 +18,12 @@ import pytest
 import torch
 from torch.distributed import HashStore
 
-from phalanx.train.checkpoint import Checkpointer, Host, Shared, grace
+from phalanx.train.checkpoint import Checkpointer, Host, Shared
 from phalanx.train.checkpoint import checkpointer as checkpointer_module
-from phalanx.train.checkpoint.keeper import Keeper
-from phalanx.train.checkpoint.notice import MaxRun, Notice, Notices
-from phalanx.train.checkpoint.progress import Progress, ProgressReporter
+from phalanx.train.checkpoint.ending import grace
+from phalanx.train.checkpoint.ending.notice import MaxRun, Notice, Notices
+from phalanx.train.checkpoint.ending.progress import Progress, ProgressReporter
+from phalanx.train.checkpoint.host.keeper import Keeper
 from phalanx.train.checkpoint.saving import Saver
 from phalanx.train.checkpoint.store import steps
 

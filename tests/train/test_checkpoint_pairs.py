@@ -19,7 +19,7 @@ from phalanx.bench.checkpoint.drill import Drill, fork_background
 from phalanx.bench.checkpoint.drills import Launcher, Outcome, launcher
 from phalanx.bench.checkpoint.tiny_gpt import Training
 from phalanx.train.checkpoint import Checkpointer, Host, Peer, RngState, Shared, background
-from phalanx.train.checkpoint.replicas import place
+from phalanx.train.checkpoint.copies.replicas import place
 
 RANKS = 6
 PAIRS = list(combinations(range(RANKS), 2))

@@ -15,10 +15,11 @@ import pytest
 import torch
 
 from phalanx.errors import PhalanxError
-from phalanx.train.checkpoint import Checkpointer, Host, rank_context, segment
-from phalanx.train.checkpoint.segment import Segment
-from phalanx.train.checkpoint.slot import Slot
-from phalanx.train.checkpoint.snapshot import HostCopier
+from phalanx.train.checkpoint import Checkpointer, Host, rank_context
+from phalanx.train.checkpoint.host import segment
+from phalanx.train.checkpoint.host.segment import Segment
+from phalanx.train.checkpoint.host.slot import Slot
+from phalanx.train.checkpoint.snapshots.snapshot import HostCopier
 
 REFUSED = 2
 

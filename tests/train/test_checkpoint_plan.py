@@ -16,13 +16,13 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from phalanx.train.checkpoint.arrangement import DATA_OFFSET, Arrangement
-from phalanx.train.checkpoint.moves import cut_of, moves_of, stretches
-from phalanx.train.checkpoint.rng import RngState
-from phalanx.train.checkpoint.segment import Segment
-from phalanx.train.checkpoint.slot import Record, Slot, slot_bytes
-from phalanx.train.checkpoint.snapshot import HostCopier, Sitting
-from phalanx.train.checkpoint.state import Planned, State
+from phalanx.train.checkpoint.contents.rng import RngState
+from phalanx.train.checkpoint.contents.state import Planned, State
+from phalanx.train.checkpoint.host.segment import Segment
+from phalanx.train.checkpoint.host.slot import Record, Slot, slot_bytes
+from phalanx.train.checkpoint.snapshots.arrangement import DATA_OFFSET, Arrangement
+from phalanx.train.checkpoint.snapshots.moves import cut_of, moves_of, stretches
+from phalanx.train.checkpoint.snapshots.snapshot import HostCopier, Sitting
 
 
 class Net(nn.Module):
@@ -273,9 +273,9 @@ def plain_copy(planned: Planned) -> dict[str, torch.Tensor]:
 def test_copies_by_way_of_the_scratch_put_every_byte_where_the_plain_copy_puts_it(
     scratch_bytes: int, pin_bytes: int, on_host: int, calm: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("phalanx.train.checkpoint.moves.PIN_BYTES", pin_bytes)
+    monkeypatch.setattr("phalanx.train.checkpoint.snapshots.moves.PIN_BYTES", pin_bytes)
     # The largest tensors go by themselves.
-    monkeypatch.setattr("phalanx.train.checkpoint.moves.BATCH_BYTES_MAX", 1000)
+    monkeypatch.setattr("phalanx.train.checkpoint.snapshots.moves.BATCH_BYTES_MAX", 1000)
     training = Training(nn.Sequential(nn.Linear(33, 9), nn.BatchNorm1d(9), nn.Linear(9, 70)))
     training.step()
     training.model[0].weight.data = training.model[0].weight.data.t().contiguous().t()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.train.checkpoint.replicas import place
+from phalanx.train.checkpoint.copies.replicas import place
 
 
 def machines(count: int, ranks_each: int = 1) -> list[list[int]]:

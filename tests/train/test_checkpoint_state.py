@@ -20,8 +20,8 @@ from phalanx.bench.checkpoint.drill import fork_background
 from phalanx.errors import PhalanxError
 from phalanx.train.checkpoint import Checkpointer, Host, Local, RngState, Shared, background
 from phalanx.train.checkpoint.checkpointer import job_name
-from phalanx.train.checkpoint.parts import leaves
-from phalanx.train.checkpoint.state import State, storage_of
+from phalanx.train.checkpoint.contents.parts import leaves
+from phalanx.train.checkpoint.contents.state import State, storage_of
 
 
 class Net(nn.Module):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.train.checkpoint.keeper import Keeper
+from phalanx.train.checkpoint.host.keeper import Keeper
 from phalanx.train.checkpoint.store import steps
 
 TRAINER = """

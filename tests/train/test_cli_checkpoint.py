@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from phalanx.cli.checkpoint import checkpoint
 from phalanx.cli.main import VERBS, run
-from phalanx.train.checkpoint.piece import Piece
+from phalanx.train.checkpoint.contents.piece import Piece
 from phalanx.train.checkpoint.store import Corrupt, chosen, claim, commit, export_safetensors, load_into, write_step
 
 pytestmark = pytest.mark.needs("torch")

@@ -18,7 +18,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from layouts import all_same_bits, blank, model, pieces_of, save
 from processes import run_alone
 
-from phalanx.train.checkpoint.piece import Piece
+from phalanx.train.checkpoint.contents.piece import Piece
 from phalanx.train.checkpoint.store import (
     Medium,
     Retry,

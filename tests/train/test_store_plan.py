@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layouts import LAYOUTS, model, pieces_of
 
-from phalanx.train.checkpoint.piece import Piece
+from phalanx.train.checkpoint.contents.piece import Piece
 from phalanx.train.checkpoint.store import boxes, plan
 from phalanx.train.checkpoint.store.boxes import Boxes, meetings
 from phalanx.train.checkpoint.store.coverage import gaps

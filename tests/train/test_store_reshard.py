@@ -19,7 +19,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
-from phalanx.train.checkpoint.piece import Piece
+from phalanx.train.checkpoint.contents.piece import Piece
 from phalanx.train.checkpoint.store import Corrupt, ShapeMismatch, commit, load_into, write_step
 from phalanx.train.checkpoint.store.local import LocalMedium
 

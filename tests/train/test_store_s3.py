@@ -20,7 +20,7 @@ from torch.distributed.tensor import DTensor
 
 from phalanx.bench.checkpoint.drill import fork_background
 from phalanx.train.checkpoint import Checkpointer, Host, Shared, background
-from phalanx.train.checkpoint.piece import Piece
+from phalanx.train.checkpoint.contents.piece import Piece
 from phalanx.train.checkpoint.store import (
     AccessRefused,
     DirectoryInUse,

@@ -14,7 +14,7 @@ import torch.distributed.checkpoint as dcp
 from layouts import LAYOUTS, all_same_bits, blank, model, pieces_of, same_bits, save
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
-from phalanx.train.checkpoint.piece import Piece
+from phalanx.train.checkpoint.contents.piece import Piece
 from phalanx.train.checkpoint.store import (
     Incomplete,
     NoSuchStep,

@@ -299,7 +299,7 @@ def copies(machines: int, copy_count: int, lost_most: int, output: Output) -> No
     """
     from math import comb
 
-    from phalanx.train.checkpoint.replicas import place
+    from phalanx.train.checkpoint.copies.replicas import place
 
     placement = place([[machine] for machine in range(machines)], copy_count)
     rows = []

@@ -222,7 +222,7 @@ def tiers_of(drill: Drill) -> list[Any]:
 
 def forget_memory(job: str, seat: int) -> None:
     """A machine is lost, and its memory with it."""
-    from phalanx.train.checkpoint.keeper import Keeper
+    from phalanx.train.checkpoint.host.keeper import Keeper
 
     Keeper.attach(job, seat).end()
 

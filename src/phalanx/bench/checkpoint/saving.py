@@ -11,7 +11,7 @@ import torch
 from phalanx.bench.checkpoint.layers import Layers, Size
 from phalanx.bench.row import Row, Tell, row
 from phalanx.train.checkpoint import Checkpointer, Host
-from phalanx.train.checkpoint.snapshot import copy_all
+from phalanx.train.checkpoint.snapshots.snapshot import copy_all
 
 NEVER = 1 << 31
 SAVES = 15

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from phalanx.train.checkpoint.checkpointer import Checkpointer
+    from phalanx.train.checkpoint.contents.rng import RngState
+    from phalanx.train.checkpoint.copies.replicas import Placement, place
+    from phalanx.train.checkpoint.ending.notice import Acknowledgement
     from phalanx.train.checkpoint.loading import Loaded
-    from phalanx.train.checkpoint.notice import Acknowledgement
-    from phalanx.train.checkpoint.replicas import Placement, place
-    from phalanx.train.checkpoint.rng import RngState
     from phalanx.train.checkpoint.schedule import Rates
     from phalanx.train.checkpoint.store import Retention
     from phalanx.train.checkpoint.tiers import Device, Host, Local, Peer, Shared
@@ -32,19 +32,19 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Acknowledgement": "notice",
+    "Acknowledgement": "ending.notice",
     "Checkpointer": "checkpointer",
     "Device": "tiers",
     "Host": "tiers",
     "Loaded": "loading",
     "Local": "tiers",
     "Peer": "tiers",
-    "Placement": "replicas",
+    "Placement": "copies.replicas",
     "Rates": "schedule",
     "Retention": "store",
-    "RngState": "rng",
+    "RngState": "contents.rng",
     "Shared": "tiers",
-    "place": "replicas",
+    "place": "copies.replicas",
 }
 
 

@@ -19,10 +19,10 @@ from typing import Any
 from phalanx.errors import PhalanxError
 from phalanx.train.checkpoint import helper
 from phalanx.train.checkpoint.background_process import FINISH_MARGIN_S, MESSAGE_BYTES_MAX, finish_until_s
-from phalanx.train.checkpoint.forks import close_in_forks
-from phalanx.train.checkpoint.peers import Address
+from phalanx.train.checkpoint.copies.forks import close_in_forks
+from phalanx.train.checkpoint.copies.peers import Address
+from phalanx.train.checkpoint.host.segment import Segment
 from phalanx.train.checkpoint.persist import Target
-from phalanx.train.checkpoint.segment import Segment
 
 START_TIMEOUT_S = 60.0
 

@@ -22,14 +22,15 @@ from collections.abc import Callable
 from typing import Any
 
 from phalanx.errors import PhalanxError
-from phalanx.train.checkpoint import grace, points
-from phalanx.train.checkpoint.holdings import Holdings
-from phalanx.train.checkpoint.keeper import is_awaited
-from phalanx.train.checkpoint.pace import Pace
-from phalanx.train.checkpoint.peers import Address, Parcel, PeerServer, TransferError, fetch, gap_deadline, push
+from phalanx.train.checkpoint import points
+from phalanx.train.checkpoint.copies.pace import Pace
+from phalanx.train.checkpoint.copies.peers import Address, Parcel, PeerServer, TransferError, fetch, gap_deadline, push
+from phalanx.train.checkpoint.ending import grace
+from phalanx.train.checkpoint.host.holdings import Holdings
+from phalanx.train.checkpoint.host.keeper import is_awaited
+from phalanx.train.checkpoint.host.segment import Segment
+from phalanx.train.checkpoint.host.slot import Slot
 from phalanx.train.checkpoint.persist import Persister, Target
-from phalanx.train.checkpoint.segment import Segment
-from phalanx.train.checkpoint.slot import Slot
 
 MESSAGE_BYTES_MAX = 1 << 17
 NICENESS = 5

@@ -13,15 +13,15 @@ from typing import Any
 import torch
 
 from phalanx.errors import PhalanxError
-from phalanx.train.checkpoint.agreement import Agreement
-from phalanx.train.checkpoint.last_resort import LastResort
+from phalanx.train.checkpoint.contents.state import State
+from phalanx.train.checkpoint.copies.agreement import Agreement
+from phalanx.train.checkpoint.ending.last_resort import LastResort
+from phalanx.train.checkpoint.ending.notice import Acknowledgement, MaxRun, Notice, Notices
+from phalanx.train.checkpoint.ending.progress import Progress, ProgressReporter
 from phalanx.train.checkpoint.loading import Loaded, Loader
-from phalanx.train.checkpoint.notice import Acknowledgement, MaxRun, Notice, Notices
-from phalanx.train.checkpoint.progress import Progress, ProgressReporter
 from phalanx.train.checkpoint.rank_context import RankContext
 from phalanx.train.checkpoint.saving import Saver
 from phalanx.train.checkpoint.schedule import Rates
-from phalanx.train.checkpoint.state import State
 from phalanx.train.checkpoint.tiers import Host, Local, Shared, Tier
 from phalanx.train.launch.progress import beat
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from phalanx.train.checkpoint.peers import Address
+from phalanx.train.checkpoint.copies.peers import Address
 from phalanx.train.checkpoint.schedule import Cost
 from phalanx.train.checkpoint.tiers import ORDER
 

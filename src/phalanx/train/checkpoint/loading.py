@@ -13,13 +13,13 @@ import torch
 import torch.distributed as dist
 
 from phalanx.errors import PhalanxError
-from phalanx.train.checkpoint.arrangement import DATA_OFFSET, Entry
 from phalanx.train.checkpoint.collection import collector_at_rest
-from phalanx.train.checkpoint.parts import Kind
+from phalanx.train.checkpoint.contents.parts import Kind
+from phalanx.train.checkpoint.host.slot import Slot
 from phalanx.train.checkpoint.persist import Target
 from phalanx.train.checkpoint.rank_context import RankContext
 from phalanx.train.checkpoint.recovery import Inventory, Recovery, Refused, Source, plan
-from phalanx.train.checkpoint.slot import Slot
+from phalanx.train.checkpoint.snapshots.arrangement import DATA_OFFSET, Entry
 
 if TYPE_CHECKING:
     from phalanx.train.checkpoint.store import Medium, Step

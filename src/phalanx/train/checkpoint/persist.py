@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from phalanx.train.checkpoint import points
-from phalanx.train.checkpoint.slot import Slot
+from phalanx.train.checkpoint.host.slot import Slot
 
 if TYPE_CHECKING:
     from phalanx.train.checkpoint.store import Fence, Medium, Retention

@@ -11,17 +11,17 @@ from typing import Any
 import torch
 
 from phalanx.errors import PhalanxError
-from phalanx.train.checkpoint.agreement import Agreement
 from phalanx.train.checkpoint.background import Background, BackgroundGoneError, Message, new_token
-from phalanx.train.checkpoint.device import DeviceCopy
-from phalanx.train.checkpoint.keeper import Keeper
-from phalanx.train.checkpoint.memory import Memory
-from phalanx.train.checkpoint.pace import Pace
-from phalanx.train.checkpoint.peers import Address
+from phalanx.train.checkpoint.contents.state import State
+from phalanx.train.checkpoint.copies.agreement import Agreement
+from phalanx.train.checkpoint.copies.pace import Pace
+from phalanx.train.checkpoint.copies.peers import Address
+from phalanx.train.checkpoint.copies.presence import reachable_host
+from phalanx.train.checkpoint.host.keeper import Keeper
+from phalanx.train.checkpoint.host.memory import Memory
 from phalanx.train.checkpoint.persist import Target
-from phalanx.train.checkpoint.presence import reachable_host
-from phalanx.train.checkpoint.snapshot import Copier, HostCopier
-from phalanx.train.checkpoint.state import State
+from phalanx.train.checkpoint.snapshots.device import DeviceCopy
+from phalanx.train.checkpoint.snapshots.snapshot import Copier, HostCopier
 from phalanx.train.checkpoint.tiers import ORDER, Host, Local, Peer, Shared, Tier
 
 log = logging.getLogger("phalanx.checkpoint")
@@ -179,7 +179,7 @@ def _copier(state: State, host: Host) -> Copier:
         return HostCopier()
     if len(devices) > 1:
         raise PhalanxError(f"the state of one rank lies on {len(devices)} devices; expected one")
-    from phalanx.train.checkpoint.stream import StreamCopier
+    from phalanx.train.checkpoint.snapshots.stream import StreamCopier
 
     scratch = None if host.scratch_mb is None else host.scratch_mb << 20
     return StreamCopier(torch.device(devices.pop()), scratch)

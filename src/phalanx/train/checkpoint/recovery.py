@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from phalanx.train.checkpoint.peers import Address
+from phalanx.train.checkpoint.copies.peers import Address
 
 
 @dataclass(frozen=True, slots=True)

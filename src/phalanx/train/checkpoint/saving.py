@@ -11,13 +11,13 @@ from math import ceil
 from phalanx.errors import PhalanxError
 from phalanx.train.checkpoint import points
 from phalanx.train.checkpoint.background import Message
+from phalanx.train.checkpoint.contents.state import Plan, Planned, key_of
+from phalanx.train.checkpoint.copies.replicas import Placement, place
 from phalanx.train.checkpoint.decision import Decision, Word, decide, writable
+from phalanx.train.checkpoint.host.slot import Record, Slot, slot_bytes
 from phalanx.train.checkpoint.rank_context import RankContext
-from phalanx.train.checkpoint.replicas import Placement, place
 from phalanx.train.checkpoint.schedule import Cost, Rates, Schedule
-from phalanx.train.checkpoint.slot import Record, Slot, slot_bytes
-from phalanx.train.checkpoint.snapshot import Sitting, Taken
-from phalanx.train.checkpoint.state import Plan, Planned, key_of
+from phalanx.train.checkpoint.snapshots.snapshot import Sitting, Taken
 
 RECORD_BYTES_LEAST = 1 << 20
 DURABLE = ("shared", "local")

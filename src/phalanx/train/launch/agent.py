@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from phalanx.train.checkpoint import grace
+from phalanx.train.checkpoint.ending import grace
 from phalanx.train.launch import environment
 from phalanx.train.launch.addresses import LaunchError, free_port, is_local, local_address
 from phalanx.train.launch.budget import Rules as Restarts

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 import torch
 
-from phalanx.train.checkpoint.piece import Piece
+from phalanx.train.checkpoint.contents.piece import Piece
 from phalanx.train.checkpoint.store.item import raw_bytes
 from phalanx.train.checkpoint.store.load import fill_from
 from phalanx.train.checkpoint.store.manifest import StoredTensor, dtype_named

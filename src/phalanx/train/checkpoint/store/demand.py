@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from phalanx.train.checkpoint.piece import Piece
+from phalanx.train.checkpoint.contents.piece import Piece
 from phalanx.train.checkpoint.store.boxes import Boxes, Integers
 
 

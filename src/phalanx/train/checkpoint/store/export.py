@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import torch
 
-from phalanx.train.checkpoint.piece import Piece
+from phalanx.train.checkpoint.contents.piece import Piece
 from phalanx.train.checkpoint.store.errors import NoSuchStep, StoreError
 from phalanx.train.checkpoint.store.load import fill_from
 from phalanx.train.checkpoint.store.manifest import StoredTensor, dtype_named

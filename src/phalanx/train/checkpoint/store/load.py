@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from phalanx.train.checkpoint.piece import Piece
+from phalanx.train.checkpoint.contents.piece import Piece
 from phalanx.train.checkpoint.store.demand import Request
 from phalanx.train.checkpoint.store.errors import Corrupt, StoreError
 from phalanx.train.checkpoint.store.item import raw_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from phalanx.train.checkpoint.piece import Piece
+from phalanx.train.checkpoint.contents.piece import Piece
 from phalanx.train.checkpoint.store.errors import StoreError
 from phalanx.train.checkpoint.store.manifest import StoredTensor, dtype_name
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import torch
 
-from phalanx.train.checkpoint.piece import Piece
+from phalanx.train.checkpoint.contents.piece import Piece
 from phalanx.train.checkpoint.store.commit import commit
 from phalanx.train.checkpoint.store.copying import StepExists, refuse_if_busy
 from phalanx.train.checkpoint.store.errors import StoreError

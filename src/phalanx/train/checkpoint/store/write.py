@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from phalanx.train.checkpoint.piece import Piece
+from phalanx.train.checkpoint.contents.piece import Piece
 from phalanx.train.checkpoint.store.digest import digest
 from phalanx.train.checkpoint.store.errors import StoreError
 from phalanx.train.checkpoint.store.fence import refuse_if_fenced

@@ -10,9 +10,9 @@ from typing import Any, Protocol
 import torch
 
 from phalanx.errors import PhalanxError
-from phalanx.train.checkpoint.arrangement import Entry
-from phalanx.train.checkpoint.piece import Piece
-from phalanx.train.checkpoint.slot import Record, Slot
+from phalanx.train.checkpoint.contents.piece import Piece
+from phalanx.train.checkpoint.host.slot import Record, Slot
+from phalanx.train.checkpoint.snapshots.arrangement import Entry
 
 
 class NotFiniteError(PhalanxError):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 if TYPE_CHECKING:
     import torch
 
-    from phalanx.train.checkpoint.piece import Piece
+    from phalanx.train.checkpoint.contents.piece import Piece
 
 DATA_OFFSET = 4096
 ALIGNMENT = 512

@@ -27,12 +27,12 @@ from typing import Any
 
 import torch
 
-from phalanx.train.checkpoint.arrangement import DATA_OFFSET, Entry
-from phalanx.train.checkpoint.moves import Leg, Moves, cut_of, moves_of, stretches
-from phalanx.train.checkpoint.piece import Piece
-from phalanx.train.checkpoint.refill import refill
-from phalanx.train.checkpoint.slot import EMPTY, Slot
-from phalanx.train.checkpoint.snapshot import Sitting, Taken, refusal
+from phalanx.train.checkpoint.contents.piece import Piece
+from phalanx.train.checkpoint.host.slot import EMPTY, Slot
+from phalanx.train.checkpoint.snapshots.arrangement import DATA_OFFSET, Entry
+from phalanx.train.checkpoint.snapshots.moves import Leg, Moves, cut_of, moves_of, stretches
+from phalanx.train.checkpoint.snapshots.refill import refill
+from phalanx.train.checkpoint.snapshots.snapshot import Sitting, Taken, refusal
 
 SCRATCH_SHARE_MAX = 0.5
 SCRATCH_MARGIN = 1.05

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from phalanx.train.checkpoint.holdings import REPLICAS_EACH, Holdings, own_name, replica_name
-from phalanx.train.checkpoint.keeper import Keeper
-from phalanx.train.checkpoint.segment import Segment, require_memory
-from phalanx.train.checkpoint.slot import Slot
+from phalanx.train.checkpoint.host.holdings import REPLICAS_EACH, Holdings, own_name, replica_name
+from phalanx.train.checkpoint.host.keeper import Keeper
+from phalanx.train.checkpoint.host.segment import Segment, require_memory
+from phalanx.train.checkpoint.host.slot import Slot
 
 PACE = "pace"
 PACE_BYTES = 4096

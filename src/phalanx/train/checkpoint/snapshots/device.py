@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from phalanx.train.checkpoint.piece import Piece
-from phalanx.train.checkpoint.snapshot import copy_all
+from phalanx.train.checkpoint.contents.piece import Piece
+from phalanx.train.checkpoint.snapshots.snapshot import copy_all
 
 
 class DeviceCopy:

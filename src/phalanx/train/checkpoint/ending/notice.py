@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from phalanx.train.checkpoint import grace
+from phalanx.train.checkpoint.ending import grace
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from phalanx.train.checkpoint.segment import Segment
+from phalanx.train.checkpoint.host.segment import Segment
 
 LOOK_AGAIN_S = 0.001
 

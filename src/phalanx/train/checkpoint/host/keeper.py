@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from phalanx.errors import PhalanxError
-from phalanx.train.checkpoint import grace, helper, keeper_process
+from phalanx.train.checkpoint import helper
+from phalanx.train.checkpoint.ending import grace
+from phalanx.train.checkpoint.host import keeper_process
 
 LINGER_S = 900.0
 """How long memory is kept when no trainer holds it: longer than a restart takes."""

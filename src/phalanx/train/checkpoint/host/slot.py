@@ -12,13 +12,13 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from phalanx.train.checkpoint.arrangement import DATA_OFFSET, Arrangement, Entry
-from phalanx.train.checkpoint.segment import Segment
+from phalanx.train.checkpoint.host.segment import Segment
+from phalanx.train.checkpoint.snapshots.arrangement import DATA_OFFSET, Arrangement, Entry
 
 if TYPE_CHECKING:
     import torch
 
-    from phalanx.train.checkpoint.piece import Piece
+    from phalanx.train.checkpoint.contents.piece import Piece
 
 MAGIC = b"phalanx2"
 HEADER = struct.Struct("<8sQQQQQQ")
@@ -135,7 +135,7 @@ class Slot:
 
     def pieces(self, record: Record) -> list[Piece]:
         """All pieces, where they lie."""
-        from phalanx.train.checkpoint.piece import Piece
+        from phalanx.train.checkpoint.contents.piece import Piece
 
         return [
             Piece(e.fqn, e.global_shape, e.offsets, e.sizes, e.dtype, self.tensor(e), e.replica, e.replicas)

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from phalanx.train.checkpoint.arrangement import DATA_OFFSET
-from phalanx.train.checkpoint.holdings import Holdings
-from phalanx.train.checkpoint.pace import Pace
-from phalanx.train.checkpoint.slot import COMPLETE, Header, Slot
+from phalanx.train.checkpoint.copies.pace import Pace
+from phalanx.train.checkpoint.host.holdings import Holdings
+from phalanx.train.checkpoint.host.slot import COMPLETE, Header, Slot
+from phalanx.train.checkpoint.snapshots.arrangement import DATA_OFFSET
 
 CHUNK_BYTES = 4 << 20
 TIMEOUT_S = 30.0

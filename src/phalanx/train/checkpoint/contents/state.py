@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import torch
 
 from phalanx.errors import PhalanxError
-from phalanx.train.checkpoint.arrangement import Arrangement, Entry, arrange
-from phalanx.train.checkpoint.optimizer import OptimizerPart
-from phalanx.train.checkpoint.parts import Kind, ModulePart, Part, PlainPart, Stateful, TensorPart
-from phalanx.train.checkpoint.piece import Piece
-from phalanx.train.checkpoint.survey import Mark, Survey, locals_of, mark_of
+from phalanx.train.checkpoint.contents.optimizer import OptimizerPart
+from phalanx.train.checkpoint.contents.parts import Kind, ModulePart, Part, PlainPart, Stateful, TensorPart
+from phalanx.train.checkpoint.contents.piece import Piece
+from phalanx.train.checkpoint.snapshots.arrangement import Arrangement, Entry, arrange
+from phalanx.train.checkpoint.snapshots.survey import Mark, Survey, locals_of, mark_of
 
 Key = tuple[str, tuple[int, ...], tuple[int, ...]]
 """What makes two pieces the same part of the same tensor: name, offsets, sizes."""

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 import torch
 
-from phalanx.train.checkpoint.arrangement import DATA_OFFSET, Arrangement, Entry, padded
-from phalanx.train.checkpoint.segment import PIN_BYTES
-from phalanx.train.checkpoint.slot import Slot
-from phalanx.train.checkpoint.snapshot import copy_all
+from phalanx.train.checkpoint.host.segment import PIN_BYTES
+from phalanx.train.checkpoint.host.slot import Slot
+from phalanx.train.checkpoint.snapshots.arrangement import DATA_OFFSET, Arrangement, Entry, padded
+from phalanx.train.checkpoint.snapshots.snapshot import copy_all
 
 BATCH_BYTES_MAX = 16 << 20
 BATCHED = frozenset(

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import torch
 
-from phalanx.train.checkpoint.parts import Kind, copied
-from phalanx.train.checkpoint.survey import Survey, parameters_of
+from phalanx.train.checkpoint.contents.parts import Kind, copied
+from phalanx.train.checkpoint.snapshots.survey import Survey, parameters_of
 
 Value = TypeVar("Value")
 NOTHING: Mapping[str, Any] = {}

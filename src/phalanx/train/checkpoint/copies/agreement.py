@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store
 
 from phalanx.errors import PhalanxError
-from phalanx.train.checkpoint.presence import Chair, Member, Presence, reachable_host
+from phalanx.train.checkpoint.copies.presence import Chair, Member, Presence, reachable_host
 
 Answer = TypeVar("Answer")
 

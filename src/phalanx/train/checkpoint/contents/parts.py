@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
-from phalanx.train.checkpoint.survey import Survey, is_plain, survey_module
+from phalanx.train.checkpoint.snapshots.survey import Survey, is_plain, survey_module
 
 WHOLE = "phalanx.whole"
 """Under this name and a part's own lies the part's state_dict in one piece, with the types that flattening loses."""

@@ -18,7 +18,7 @@ import socket
 import threading
 from collections.abc import Collection
 
-from phalanx.train.checkpoint.presence import Presence
+from phalanx.train.checkpoint.copies.presence import Presence
 
 PATIENCE_S = 0.5
 """What a process has to end by itself after it was told to and a rank was lost."""

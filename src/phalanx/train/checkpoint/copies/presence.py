@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Collection
 from functools import partial
 
-from phalanx.train.checkpoint.forks import close_in_forks
+from phalanx.train.checkpoint.copies.forks import close_in_forks
 
 TOKEN_BYTES = 32
 MESSAGE = struct.Struct("<?I")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from phalanx.train.checkpoint.slot import Slot
+from phalanx.train.checkpoint.host.slot import Slot
 
 REPLICAS_EACH = 2
 """A new copy never overwrites the only whole one."""

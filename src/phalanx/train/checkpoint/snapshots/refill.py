@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from phalanx.train.checkpoint.arrangement import Entry
-from phalanx.train.checkpoint.piece import Piece
-from phalanx.train.checkpoint.slot import Slot
+from phalanx.train.checkpoint.contents.piece import Piece
+from phalanx.train.checkpoint.host.slot import Slot
+from phalanx.train.checkpoint.snapshots.arrangement import Entry
 
 CHUNK_BYTES = 8 << 20
 THREADS = max(1, min(12, (os.cpu_count() or 1) - 2))

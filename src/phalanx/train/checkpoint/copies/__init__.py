@@ -1,0 +1,1 @@
+"""Copies of snapshots on other machines, and what ranks agree on."""

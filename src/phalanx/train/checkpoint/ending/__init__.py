@@ -1,0 +1,1 @@
+"""Being told to save, and to end."""

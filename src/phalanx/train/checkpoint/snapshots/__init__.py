@@ -1,0 +1,1 @@
+"""Copying a state to host memory and back."""
