@@ -18,7 +18,7 @@ PRELOAD = [
     "torch.distributed.tensor",
     "torch.distributed.checkpoint",
     "phalanx.train.checkpoint.store",
-    "phalanx.train.checkpoint.store.remote",
+    "phalanx.train.checkpoint.store.media.remote",
 ]
 
 

@@ -32,7 +32,7 @@ from phalanx.train.checkpoint.host.slot import Record, Slot
 from phalanx.train.checkpoint.snapshots.arrangement import DATA_OFFSET, Arrangement
 from phalanx.train.checkpoint.store import DirectoryInUse, Retry, StoreError, steps
 from phalanx.train.checkpoint.store.layout import MARK
-from phalanx.train.checkpoint.store.local import LocalMedium
+from phalanx.train.checkpoint.store.media.local import LocalMedium
 
 NEVER = 1 << 30
 TOKEN = "token"

@@ -31,7 +31,7 @@ from phalanx.train.checkpoint.store import (
     steps,
     write_step,
 )
-from phalanx.train.checkpoint.store.local import in_words
+from phalanx.train.checkpoint.store.media.local import in_words
 
 pytestmark = pytest.mark.needs("torch")
 

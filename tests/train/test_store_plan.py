@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from layouts import LAYOUTS, model, pieces_of
 
 from phalanx.train.checkpoint.contents.piece import Piece
-from phalanx.train.checkpoint.store import boxes, plan
+from phalanx.train.checkpoint.store import boxes
 from phalanx.train.checkpoint.store.boxes import Boxes, meetings
 from phalanx.train.checkpoint.store.coverage import gaps
-from phalanx.train.checkpoint.store.demand import Request
 from phalanx.train.checkpoint.store.manifest import Chunk, StoredTensor
-from phalanx.train.checkpoint.store.plan import make_plan
-from phalanx.train.checkpoint.store.slab import slab_rows
+from phalanx.train.checkpoint.store.reading import plan
+from phalanx.train.checkpoint.store.reading.demand import Request
+from phalanx.train.checkpoint.store.reading.plan import make_plan
+from phalanx.train.checkpoint.store.reading.slab import slab_rows
 
 pytestmark = pytest.mark.needs("torch")
 

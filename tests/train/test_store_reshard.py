@@ -21,7 +21,7 @@ from torch.distributed.tensor._utils import compute_local_shape_and_global_offse
 
 from phalanx.train.checkpoint.contents.piece import Piece
 from phalanx.train.checkpoint.store import Corrupt, ShapeMismatch, commit, load_into, write_step
-from phalanx.train.checkpoint.store.local import LocalMedium
+from phalanx.train.checkpoint.store.media.local import LocalMedium
 
 pytestmark = pytest.mark.needs("torch")
 

@@ -71,8 +71,8 @@ def ls(path: str, output: Output) -> None:
     """List the steps at PATH, oldest first. Reads only their commit marks."""
     with torch_needed():
         from phalanx.train.checkpoint.store.errors import NoSuchStep
-        from phalanx.train.checkpoint.store.medium import is_url, open_medium
-        from phalanx.train.checkpoint.store.source import is_checkpoint, source_at
+        from phalanx.train.checkpoint.store.media.medium import is_url, open_medium
+        from phalanx.train.checkpoint.store.reading.source import is_checkpoint, source_at
         from phalanx.train.checkpoint.store.step import attempted
     medium = open_medium(path)
     if is_checkpoint(medium):
@@ -135,7 +135,7 @@ def verify(path: str, step: int | None, shallow: bool, output: Output) -> int:
     Names the step that a load would use. The exit code is 1 if a committed step is damaged or no step is intact.
     """
     with torch_needed():
-        from phalanx.train.checkpoint.store.medium import open_medium
+        from phalanx.train.checkpoint.store.media.medium import open_medium
         from phalanx.train.checkpoint.store.step import attempted, find_step
     medium = open_medium(path)
     chosen = attempted(medium) if step is None else [find_step(medium, step)]
@@ -168,7 +168,7 @@ def verified_alone(path: str, *, deep: bool) -> dict[str, object]:
     """PATH is the directory of one checkpoint."""
     from phalanx.train.checkpoint.store import Corrupt, open_medium, problems
     from phalanx.train.checkpoint.store.errors import NoSuchStep
-    from phalanx.train.checkpoint.store.source import is_checkpoint
+    from phalanx.train.checkpoint.store.reading.source import is_checkpoint
     from phalanx.train.checkpoint.store.step import holds_dcp, read_step
 
     medium = open_medium(path)
@@ -317,7 +317,7 @@ def pair(path: str, other: str) -> tuple[Source, Source]:
 
 def two_newest(path: str) -> tuple[Source, Source]:
     from phalanx.train.checkpoint.store import NoSuchStep, steps
-    from phalanx.train.checkpoint.store.source import source_of
+    from phalanx.train.checkpoint.store.reading.source import source_of
 
     committed = steps(path)
     if len(committed) < 2:

@@ -235,7 +235,7 @@ def main() -> None:
 
     import phalanx.bench.checkpoint.tiny_gpt
     import phalanx.train.checkpoint.checkpointer
-    import phalanx.train.checkpoint.store.load  # noqa: F401
+    import phalanx.train.checkpoint.store.reading.load  # noqa: F401
 
     for line in sys.stdin:
         fields = json.loads(line)

@@ -13,9 +13,9 @@ import numpy as np
 from phalanx.bench.clock import timed_us
 from phalanx.bench.row import Row, Tell, ratio, row
 from phalanx.train.checkpoint.store.coverage import gaps
-from phalanx.train.checkpoint.store.demand import Request
 from phalanx.train.checkpoint.store.manifest import Chunk, StoredTensor
-from phalanx.train.checkpoint.store.plan import Plan, make_plan
+from phalanx.train.checkpoint.store.reading.demand import Request
+from phalanx.train.checkpoint.store.reading.plan import Plan, make_plan
 
 ROWS = 100_000
 PLANNING_TARGET_S = 5.0

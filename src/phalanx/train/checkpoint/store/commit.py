@@ -24,7 +24,7 @@ from phalanx.train.checkpoint.store.manifest import (
     encode,
     seal,
 )
-from phalanx.train.checkpoint.store.medium import Medium, Root, open_medium
+from phalanx.train.checkpoint.store.media.medium import Medium, Root, open_medium
 from phalanx.train.checkpoint.store.step import Step
 
 POLL_S = 0.05

@@ -34,7 +34,7 @@ from phalanx.train.checkpoint.store.manifest import (
     dtype_name,
     dtype_named,
 )
-from phalanx.train.checkpoint.store.medium import Medium
+from phalanx.train.checkpoint.store.media.medium import Medium
 
 SAFE_MODULES = ("torch.distributed.checkpoint.metadata", "torch.distributed.checkpoint.filesystem")
 SAFE_NAMES = {

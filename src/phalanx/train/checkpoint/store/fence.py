@@ -20,7 +20,7 @@ import msgspec
 from phalanx.train.checkpoint.store.errors import DirectoryInUse, FencedOut, StoreUnreachable
 from phalanx.train.checkpoint.store.layout import FENCE
 from phalanx.train.checkpoint.store.manifest import seal, unseal
-from phalanx.train.checkpoint.store.medium import Medium, Root, open_medium
+from phalanx.train.checkpoint.store.media.medium import Medium, Root, open_medium
 
 CLAIM_ATTEMPTS = 20
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.train.checkpoint.store.errors import StoreError
-from phalanx.train.checkpoint.store.medium import Medium
+from phalanx.train.checkpoint.store.media.medium import Medium
 from phalanx.train.checkpoint.store.step import attempted, holds_dcp
 
 TORCH_SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".distcp")

@@ -9,7 +9,7 @@ from phalanx.train.checkpoint.store.digest import digest
 from phalanx.train.checkpoint.store.errors import Corrupt, NoSuchStep
 from phalanx.train.checkpoint.store.layout import INDEX_NAME, MANIFEST, MARK, METADATA, parse_step_name
 from phalanx.train.checkpoint.store.manifest import Manifest, Mark, decode, unseal
-from phalanx.train.checkpoint.store.medium import Medium, Root, open_medium
+from phalanx.train.checkpoint.store.media.medium import Medium, Root, open_medium
 
 # Step has a property of the name `bytes`.
 Content: TypeAlias = bytes | bytearray

@@ -23,8 +23,8 @@ from phalanx.train.checkpoint.store.manifest import (
     dtype_name,
     encode,
 )
-from phalanx.train.checkpoint.store.medium import Medium, Root, open_medium
-from phalanx.train.checkpoint.store.slab import row_bytes, slab_digests, slab_rows
+from phalanx.train.checkpoint.store.media.medium import Medium, Root, open_medium
+from phalanx.train.checkpoint.store.reading.slab import row_bytes, slab_digests, slab_rows
 
 
 @dataclass(frozen=True, slots=True)

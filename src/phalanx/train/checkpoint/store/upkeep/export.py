@@ -12,10 +12,10 @@ import torch
 
 from phalanx.train.checkpoint.contents.piece import Piece
 from phalanx.train.checkpoint.store.errors import NoSuchStep, StoreError
-from phalanx.train.checkpoint.store.load import fill_from
 from phalanx.train.checkpoint.store.manifest import StoredTensor, dtype_named
-from phalanx.train.checkpoint.store.medium import Root, open_medium
-from phalanx.train.checkpoint.store.source import Source
+from phalanx.train.checkpoint.store.media.medium import Root, open_medium
+from phalanx.train.checkpoint.store.reading.load import fill_from
+from phalanx.train.checkpoint.store.reading.source import Source
 
 SHARD_BYTES = 4 << 30
 INDEX = "model.safetensors.index.json"

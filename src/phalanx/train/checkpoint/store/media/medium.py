@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, BinaryIO, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from phalanx.train.checkpoint.store.errors import StoreError
-from phalanx.train.checkpoint.store.retry import Retry
+from phalanx.train.checkpoint.store.media.retry import Retry
 
 Produced = TypeVar("Produced")
 
@@ -52,7 +52,7 @@ Root: TypeAlias = str | os.PathLike[str] | Medium
 
 def open_medium(root: Root, retry: Retry | None = None, **options: Any) -> Medium:
     """The medium at a path or URL. `options` go to fsspec (credentials, endpoint), `retry` is for remote stores."""
-    from phalanx.train.checkpoint.store.local import LocalMedium
+    from phalanx.train.checkpoint.store.media.local import LocalMedium
 
     if isinstance(root, Medium):
         return root
@@ -64,7 +64,7 @@ def open_medium(root: Root, retry: Retry | None = None, **options: Any) -> Mediu
     if not is_url(address):
         return LocalMedium(os.path.abspath(address))
     # A user that keeps checkpoints in a directory needs no fsspec.
-    from phalanx.train.checkpoint.store.remote import RemoteMedium
+    from phalanx.train.checkpoint.store.media.remote import RemoteMedium
 
     return RemoteMedium(address.rstrip("/"), retry or Retry(), tuple(sorted(options.items())))
 

@@ -11,11 +11,11 @@ import torch
 
 from phalanx.train.checkpoint.contents.piece import Piece
 from phalanx.train.checkpoint.store.item import raw_bytes
-from phalanx.train.checkpoint.store.load import fill_from
 from phalanx.train.checkpoint.store.manifest import StoredTensor, dtype_named
 from phalanx.train.checkpoint.store.mismatch import words
-from phalanx.train.checkpoint.store.read import read_object
-from phalanx.train.checkpoint.store.source import Source
+from phalanx.train.checkpoint.store.reading.load import fill_from
+from phalanx.train.checkpoint.store.reading.read import read_object
+from phalanx.train.checkpoint.store.reading.source import Source
 
 Kind: TypeAlias = Literal["only in first", "only in second", "shape", "values", "object"]
 

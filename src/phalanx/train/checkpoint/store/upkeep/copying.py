@@ -9,7 +9,7 @@ from phalanx.train.checkpoint.store.errors import Corrupt, StoreError
 from phalanx.train.checkpoint.store.fence import claims, refuse_if_alive
 from phalanx.train.checkpoint.store.layout import MANIFEST, MARK, step_name
 from phalanx.train.checkpoint.store.manifest import StoredFile, seal
-from phalanx.train.checkpoint.store.medium import Medium, Root, open_medium
+from phalanx.train.checkpoint.store.media.medium import Medium, Root, open_medium
 from phalanx.train.checkpoint.store.step import Step
 
 COPY_BYTES = 16 << 20

@@ -12,17 +12,17 @@ import torch
 import torch.distributed as dist
 
 from phalanx.train.checkpoint.contents.piece import Piece
-from phalanx.train.checkpoint.store.demand import Request
 from phalanx.train.checkpoint.store.errors import Corrupt, StoreError
 from phalanx.train.checkpoint.store.item import raw_bytes
-from phalanx.train.checkpoint.store.loading_ranks import LoadingRanks, Solo, all_or_none, crew_of, told_by_first
-from phalanx.train.checkpoint.store.medium import Root, open_medium
+from phalanx.train.checkpoint.store.media.medium import Root, open_medium
 from phalanx.train.checkpoint.store.mismatch import Mismatch, ShapeMismatch, mismatches
-from phalanx.train.checkpoint.store.plan import Part, Plan, Reading, make_plan
-from phalanx.train.checkpoint.store.read import read_object, read_slab, unpack_object
-from phalanx.train.checkpoint.store.source import Source, no_source, sources
+from phalanx.train.checkpoint.store.reading.demand import Request
+from phalanx.train.checkpoint.store.reading.loading_ranks import LoadingRanks, Solo, all_or_none, crew_of, told_by_first
+from phalanx.train.checkpoint.store.reading.plan import Part, Plan, Reading, make_plan
+from phalanx.train.checkpoint.store.reading.read import read_object, read_slab, unpack_object
+from phalanx.train.checkpoint.store.reading.source import Source, no_source, sources
 from phalanx.train.checkpoint.store.step import Step
-from phalanx.train.checkpoint.store.verify import Broken
+from phalanx.train.checkpoint.store.upkeep.verify import Broken
 
 READERS = 8
 

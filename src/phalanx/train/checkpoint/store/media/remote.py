@@ -9,9 +9,9 @@ from typing import Any, BinaryIO, TypeVar, cast
 
 import fsspec  # type: ignore[import-untyped]
 
-from phalanx.train.checkpoint.store.drivers import lacks_bucket
 from phalanx.train.checkpoint.store.errors import StoreError
-from phalanx.train.checkpoint.store.retry import Retry
+from phalanx.train.checkpoint.store.media.drivers import lacks_bucket
+from phalanx.train.checkpoint.store.media.retry import Retry
 
 Produced = TypeVar("Produced")
 

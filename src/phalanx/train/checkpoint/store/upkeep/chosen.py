@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from phalanx.train.checkpoint.store.medium import Root, open_medium
-from phalanx.train.checkpoint.store.source import Source, is_checkpoint, no_source, source_at, source_of
+from phalanx.train.checkpoint.store.media.medium import Root, open_medium
+from phalanx.train.checkpoint.store.reading.source import Source, is_checkpoint, no_source, source_at, source_of
 from phalanx.train.checkpoint.store.step import find_step
-from phalanx.train.checkpoint.store.verify import newest_intact
+from phalanx.train.checkpoint.store.upkeep.verify import newest_intact
 
 
 def chosen(root: Root, step: int | None = None) -> Source:

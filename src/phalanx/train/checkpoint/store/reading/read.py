@@ -12,8 +12,8 @@ import torch
 from phalanx.train.checkpoint.store.digest import digest
 from phalanx.train.checkpoint.store.errors import Corrupt, StoreError
 from phalanx.train.checkpoint.store.manifest import StoredObject, dtype_named
-from phalanx.train.checkpoint.store.plan import Reading
-from phalanx.train.checkpoint.store.source import Source
+from phalanx.train.checkpoint.store.reading.plan import Reading
+from phalanx.train.checkpoint.store.reading.source import Source
 
 
 def read_slab(source: Source, reading: Reading) -> torch.Tensor:

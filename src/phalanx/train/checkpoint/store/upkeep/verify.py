@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from phalanx.train.checkpoint.store.digest import running
 from phalanx.train.checkpoint.store.errors import Corrupt
-from phalanx.train.checkpoint.store.medium import Medium, Root
+from phalanx.train.checkpoint.store.media.medium import Medium, Root
 from phalanx.train.checkpoint.store.step import Attempted, Step, attempted
 
 READ_BYTES = 16 << 20

@@ -9,9 +9,9 @@ from phalanx.train.checkpoint.store.dcp import read_foreign
 from phalanx.train.checkpoint.store.errors import Corrupt, NoSuchStep
 from phalanx.train.checkpoint.store.layout import MARK
 from phalanx.train.checkpoint.store.manifest import Manifest
-from phalanx.train.checkpoint.store.medium import Medium, Root, open_medium
+from phalanx.train.checkpoint.store.media.medium import Medium, Root, open_medium
 from phalanx.train.checkpoint.store.step import Step, attempted, find_step, holds_dcp, read_step
-from phalanx.train.checkpoint.store.verify import Broken, broken, refuse_if_broken
+from phalanx.train.checkpoint.store.upkeep.verify import Broken, broken, refuse_if_broken
 
 
 @dataclass(frozen=True, slots=True)

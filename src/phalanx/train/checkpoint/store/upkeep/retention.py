@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from phalanx.train.checkpoint.store.fence import refuse_if_fenced
 from phalanx.train.checkpoint.store.layout import MARK
-from phalanx.train.checkpoint.store.medium import Medium, Root, open_medium
+from phalanx.train.checkpoint.store.media.medium import Medium, Root, open_medium
 from phalanx.train.checkpoint.store.step import Attempted, Step, attempted, steps
-from phalanx.train.checkpoint.store.verify import problems
+from phalanx.train.checkpoint.store.upkeep.verify import problems
 
 
 @dataclass(frozen=True, slots=True)

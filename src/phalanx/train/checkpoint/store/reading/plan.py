@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from phalanx.train.checkpoint.store.boxes import Boxes, Integers, meetings, spread
-from phalanx.train.checkpoint.store.demand import Demand, Request, demands_of
 from phalanx.train.checkpoint.store.manifest import Chunk, StoredTensor, dtype_named
+from phalanx.train.checkpoint.store.reading.demand import Demand, Request, demands_of
 
 # How much all ranks together read before they pass it on.
 ROUND_BYTES = 512 << 20

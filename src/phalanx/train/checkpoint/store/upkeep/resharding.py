@@ -8,14 +8,14 @@ import torch
 
 from phalanx.train.checkpoint.contents.piece import Piece
 from phalanx.train.checkpoint.store.commit import commit
-from phalanx.train.checkpoint.store.copying import StepExists, refuse_if_busy
 from phalanx.train.checkpoint.store.errors import StoreError
 from phalanx.train.checkpoint.store.layout import MARK, step_name
-from phalanx.train.checkpoint.store.load import fill_from
 from phalanx.train.checkpoint.store.manifest import Manifest, dtype_named
-from phalanx.train.checkpoint.store.medium import Root, open_medium
-from phalanx.train.checkpoint.store.source import Source
+from phalanx.train.checkpoint.store.media.medium import Root, open_medium
+from phalanx.train.checkpoint.store.reading.load import fill_from
+from phalanx.train.checkpoint.store.reading.source import Source
 from phalanx.train.checkpoint.store.step import Step
+from phalanx.train.checkpoint.store.upkeep.copying import StepExists, refuse_if_busy
 from phalanx.train.checkpoint.store.write import write_step
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from phalanx.train.checkpoint.store.drivers import is_of_driver, is_refused_access
 from phalanx.train.checkpoint.store.errors import AccessRefused, StoreError, StoreUnreachable
+from phalanx.train.checkpoint.store.media.drivers import is_of_driver, is_refused_access
 
 Result = TypeVar("Result")
 
