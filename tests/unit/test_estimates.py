@@ -19,7 +19,7 @@ from phalanx.simulate.forecasts.forecast import Outlook, forecast
 from phalanx.simulate.simulation import Setup, Simulation
 from phalanx.simulate.submission import Submitter
 from phalanx.simulate.trace import Trace, TraceJob
-from phalanx.simulate.traces.columns import COLUMNS, write_trace
+from phalanx.simulate.traces.formats.columns import COLUMNS, write_trace
 from phalanx.simulate.traces.open import read_trace
 from phalanx.simulate.world.costs import NO_COSTS
 from phalanx.workload.job import Kind

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.simulate.trace import Ending, Trace, TraceJob
-from phalanx.simulate.traces.columns import NAMES, write_csv, write_parquet
 from phalanx.simulate.traces.error import TraceError
+from phalanx.simulate.traces.formats.columns import NAMES, write_csv, write_parquet
 from phalanx.simulate.traces.open import read_trace
 from phalanx.workload.job import PRIORITY_MAX, PRIORITY_MIN, Kind
 

@@ -20,8 +20,8 @@ from phalanx.simulate.figures.outcome import outcome
 from phalanx.simulate.simulation import Setup, Simulation
 from phalanx.simulate.trace import Ending, Trace, TraceJob
 from phalanx.simulate.traces.error import TraceError
+from phalanx.simulate.traces.formats.tiresias import write_cluster, write_jobs
 from phalanx.simulate.traces.open import read_trace, read_trace_cluster
-from phalanx.simulate.traces.tiresias import write_cluster, write_jobs
 from phalanx.simulate.world.costs import NO_COSTS, Costs
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Checkpointing, Kind

@@ -11,9 +11,9 @@ from phalanx.cluster.cluster import Cluster, Node
 from phalanx.simulate.simulation import Setup, Simulation
 from phalanx.simulate.studies.batch import run_one
 from phalanx.simulate.trace import Ending, Trace, TraceJob
-from phalanx.simulate.traces.columns import read_csv, write_csv
 from phalanx.simulate.traces.describe import describe
 from phalanx.simulate.traces.error import TraceError
+from phalanx.simulate.traces.formats.columns import read_csv, write_csv
 from phalanx.simulate.traces.load import work_gpu_ms
 from phalanx.simulate.traces.open import read_trace, read_trace_cluster
 

@@ -8,8 +8,8 @@ import click
 
 from phalanx.cli.output import Column, Output, emit, emit_one, output_option
 from phalanx.simulate.trace import Trace
-from phalanx.simulate.traces.columns import write_trace
 from phalanx.simulate.traces.describe import describe as description
+from phalanx.simulate.traces.formats.columns import write_trace
 from phalanx.simulate.traces.load import offered_load, span_ms
 from phalanx.simulate.traces.open import read_trace
 from phalanx.simulate.traces.shapes import SHAPES

@@ -7,7 +7,7 @@ from dataclasses import replace
 from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.cluster.cluster import Cluster, Node, commonest_type
 from phalanx.simulate.trace import TraceJob
-from phalanx.simulate.traces.gpu_names import catalogue_name
+from phalanx.simulate.traces.formats.gpu_names import catalogue_name
 from phalanx.simulate.world.speed import GPUS_LABEL, MODEL_LABEL
 from phalanx.simulate.world.training import ADAPTIVE
 from phalanx.workload.footprint import LOW_LABEL, STEP_LABEL

@@ -17,9 +17,9 @@ from phalanx.engine.state.records import JobState
 from phalanx.simulate.figures.confidence import interval
 from phalanx.simulate.simulation import Setup, Simulation
 from phalanx.simulate.trace import Trace
+from phalanx.simulate.traces.formats.tiresias import write_cluster, write_jobs
 from phalanx.simulate.traces.open import read_trace, read_trace_cluster
 from phalanx.simulate.traces.synthetic import Synthetic, synthesize
-from phalanx.simulate.traces.tiresias import write_cluster, write_jobs
 
 OURS = "tiresias-las"
 OTHERS = ("fifo", "yarn-cs", "srtf", "tiresias-gittins")

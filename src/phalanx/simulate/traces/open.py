@@ -16,8 +16,8 @@ from phalanx.cluster.formats.native import read_cluster as read_native
 from phalanx.document.error import brief
 from phalanx.document.field import decode
 from phalanx.simulate.trace import Trace
-from phalanx.simulate.traces import columns, helios, journal, openb, pai, philly, sacct, tiresias
 from phalanx.simulate.traces.error import TraceError
+from phalanx.simulate.traces.formats import columns, helios, journal, openb, pai, philly, sacct, tiresias
 from phalanx.simulate.traces.rows import ENCODING
 
 HEAD_BYTES = 65_536

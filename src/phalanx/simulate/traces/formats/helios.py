@@ -14,9 +14,9 @@ from phalanx.simulate.trace import Ending, Trace, TraceJob
 from phalanx.simulate.traces import values
 from phalanx.simulate.traces.dated import since_first
 from phalanx.simulate.traces.error import TraceError
+from phalanx.simulate.traces.formats.states import ending_of
 from phalanx.simulate.traces.intake import Intake, LeftOut, with_gpus
 from phalanx.simulate.traces.rows import Rows, open_rows
-from phalanx.simulate.traces.states import ending_of
 
 COLUMNS = ("job_id", "gpu_num", "node_num", "state", "submit_time", "duration")
 Row: TypeAlias = tuple[int, list[str]]

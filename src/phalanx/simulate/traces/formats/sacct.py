@@ -10,10 +10,10 @@ from phalanx.simulate.trace import Ending, Trace, TraceJob
 from phalanx.simulate.traces import values
 from phalanx.simulate.traces.dated import since_first
 from phalanx.simulate.traces.error import TraceError
-from phalanx.simulate.traces.gpu_names import catalogue_name
+from phalanx.simulate.traces.formats.gpu_names import catalogue_name
+from phalanx.simulate.traces.formats.states import ending_of
 from phalanx.simulate.traces.intake import Intake, LeftOut, with_gpus
 from phalanx.simulate.traces.rows import Layout, Rows, open_rows
-from phalanx.simulate.traces.states import ending_of
 
 BARS = Layout("|", quotes=False)
 COLUMNS = ("JobID", "Submit", "Elapsed", "State", "AllocTRES")
