@@ -7,9 +7,7 @@ passed the request on.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
 from functools import singledispatchmethod
-from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -19,7 +17,7 @@ from phalanx.advice.registry import adviser
 from phalanx.cluster.cluster import Health
 from phalanx.engine.fold.check import check, check_labels
 from phalanx.engine.state.errors import UnknownJobError
-from phalanx.engine.state.records import JobRecord, JobState, Phase
+from phalanx.engine.state.records import JobRecord, Phase
 from phalanx.engine.state.state import State
 from phalanx.engine.turn import record
 from phalanx.errors import PhalanxError
@@ -45,8 +43,10 @@ from phalanx.server.loop.admission import Admission
 from phalanx.server.loop.audited import described, verb_of
 from phalanx.server.loop.journal_writer import JournalWriter
 from phalanx.server.loop.notices import Notices
+from phalanx.server.loop.numbering import apart, is_number, names_others, numbered
 from phalanx.server.loop.resizing import resized
 from phalanx.server.loop.updating import updated
+from phalanx.server.loop.user_jobs import need_no_jobs_of, of_waiting
 from phalanx.server.loop.wire import (
     AddToken,
     Answer,
@@ -86,7 +86,7 @@ from phalanx.server.secrets.folder import SecretFolder
 from phalanx.server.store.bulk import Bulk
 from phalanx.server.store.forecasts import keep_told_start
 from phalanx.server.store.lineage import Lineage
-from phalanx.server.store.tables import alerts, audit, idempotency, users
+from phalanx.server.store.tables import alerts, audit, idempotency
 from phalanx.workload.after import Circle, bound, by_dependency
 from phalanx.workload.array import members
 from phalanx.workload.job import Job
@@ -104,9 +104,6 @@ KEY_MS = 86_400_000
 """How long a repeated request is recognised by its key."""
 
 TIDY_MS = 600_000
-_FIELDS = [each.name for each in fields(Job)]
-_VALUES = attrgetter(*_FIELDS)
-_ID, _NAME = _FIELDS.index("id"), _FIELDS.index("name")
 BEFORE_ALL = Lineage()
 AUDITED = Bulk(audit, without=("number",))
 KEPT_ALERTS = Bulk(alerts)
@@ -137,7 +134,7 @@ class CommandHandler:
         self._notices = notices
         self._admission = admission
         self._need_room = need_room
-        highest = max((int(job.partition(".")[0]) for job in state.jobs if _is_number(job)), default=0)
+        highest = max((int(job.partition(".")[0]) for job in state.jobs if is_number(job)), default=0)
         self._next_id = max(next_id, highest + 1)
         self._lineage = lineage
         self._now = 0
@@ -239,16 +236,16 @@ class CommandHandler:
         need_granted(self._connection, body, self._caller.user)
         kinds = [self._admission.admitted(self._connection, job) for job in body.jobs]
         named = body.named or [(kind, job.name) for kind, job in enumerate(kinds)]
-        families = [members(_numbered(kinds[kind], self._next_id + i, name)) for i, (kind, name) in enumerate(named)]
+        families = [members(numbered(kinds[kind], self._next_id + i, name)) for i, (kind, name) in enumerate(named)]
         checked: dict[int, None] = {}
         for index, (kind, _) in enumerate(named):
             if kind not in checked:
                 checked[kind] = None
                 if body.roles:
                     need_priority(self._state, kinds[kind], Role(body.roles[kind]), index)
-                self._check(JobSubmitted(_apart(families[index][0])), {"index": index})
+                self._check(JobSubmitted(apart(families[index][0])), {"index": index})
         jobs = [member for family in families for member in family]
-        if any(_names_others(kind) for kind in body.jobs):
+        if any(names_others(kind) for kind in body.jobs):
             jobs = self._one_after_another(jobs)
         self._next_id += len(families)
         for job in jobs:
@@ -440,7 +437,7 @@ class CommandHandler:
     def _account(self, body: PutUser | DropUser | PutRole | AddToken | RevokeToken) -> Any:
         assert self._connection is not None
         if isinstance(body, PutUser) and body.new:
-            self._need_no_jobs_of(body.name)
+            need_no_jobs_of(body.name, self._state, self._connection)
         shut_out = lines_of(self._connection, body)
         done = ledger.change(self._connection, body, self._now)
         self._account_changes += 1
@@ -449,34 +446,13 @@ class CommandHandler:
         match body:
             case DropUser(name=name):
                 self._connection.execute(delete(idempotency).where(idempotency.c.user == name))
-                self._for_waiting(name, lambda job: JobCancelled(job, f"cancelled: user '{name}' was deleted"))
+                self._to_those_of(name, lambda job: JobCancelled(job, f"cancelled: user '{name}' was deleted"))
             case PutUser(name=name, disabled=True):
-                self._for_waiting(name, JobHeld)
+                self._to_those_of(name, JobHeld)
         return done
 
-    def _need_no_jobs_of(self, user: str) -> None:
-        """Refuses a new user of a deleted one's name while jobs of that one go on: they would be taken for its own."""
-        going = [held.job.id for held in self._state.jobs.values() if held.job.user == user and not held.state.final]
-        if going and not self._is_user(user):
-            raise Refusal(
-                "conflict",
-                f"jobs of a deleted user {user!r} go on ({', '.join(going[:3])}): cancel them, or take another name",
-            )
-
-    def _is_user(self, name: str) -> bool:
-        assert self._connection is not None
-        return self._connection.execute(select(users.c.name).where(users.c.name == name)).scalar() is not None
-
-    def _for_waiting(self, user: str, event_for: Callable[[str], JobCancelled | JobHeld]) -> None:
-        """Has something happen to the jobs of a user that have not started. Those that run go on."""
-        for held in list(self._state.jobs.values()):
-            event = event_for(held.job.id)
-            if (
-                held.job.user != user
-                or held.state is not JobState.WAITING
-                or (held.held and isinstance(event, JobHeld))
-            ):
-                continue
+    def _to_those_of(self, user: str, event_for: Callable[[str], JobCancelled | JobHeld]) -> None:
+        for event in of_waiting(user, self._state, event_for):
             record(self._state, self._journal, event, self._now)
 
     @_do.register
@@ -518,24 +494,3 @@ class CommandHandler:
                 # The caller has been told no id of what is not taken.
                 reason = reason.replace(f"job {event.job.id}", "the job", 1)
             raise Refusal("conflict" if final else "invalid", reason, detail) from None
-
-
-def _numbered(kind: Job, number: int, name: str) -> Job:
-    """A job of a kind, with its id and its name: what `replace` of dataclasses does, five times as fast."""
-    values = list(_VALUES(kind))
-    values[_ID], values[_NAME] = str(number), name
-    return Job(*values)
-
-
-def _names_others(job: Job) -> bool:
-    """Whether it waits for a job that is submitted beside it: only these have no ids yet."""
-    return any(not _is_number(dependency.job) for dependency in job.after)
-
-
-def _apart(job: Job) -> Job:
-    """A job as it is without those that are submitted beside it."""
-    return replace(job, after=tuple(each for each in job.after if _is_number(each.job))) if job.after else job
-
-
-def _is_number(job: str) -> bool:
-    return job.partition(".")[0].isdecimal()
