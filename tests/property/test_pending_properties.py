@@ -216,6 +216,22 @@ def test_what_is_decided_is_the_same_as_if_every_search_beside_what_is_reserved_
         history.go_on()
 
 
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(st.randoms(use_true_random=False))
+def test_decisions_at_one_moment_come_to_an_end_where_jobs_are_overdue(rng: Random) -> None:
+    """In about one of thirty a second finds more; a fifth never does."""
+    history = rng.choice([History, Mixed])(rng, EVERY_POLICY, max_wait_ms=3_000, quotas=rng.random() < 0.5)
+    for _ in range(6):
+        for _ in range(5):
+            plan = decide(history.state, history.now)
+            history.decide()
+            if not plan.actions and not plan.claims:
+                break
+        else:
+            pytest.fail("five decisions at one moment, and none was empty")
+        history.go_on()
+
+
 def replace_verdicts(plan: Plan) -> Plan:
     """Of classes that are not tried the reason is not told anew: whoever asks has it worked out."""
     return structs.replace(plan, verdicts=())
