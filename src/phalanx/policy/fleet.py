@@ -34,8 +34,8 @@ from phalanx.protocol.event import (
 )
 from phalanx.protocol.plan import Plan
 from phalanx.workload.family import BASE, relative_speed
-from phalanx.workload.gang import Role
 from phalanx.workload.job import Job, Kind
+from phalanx.workload.sizes import leaves
 
 REPORTS_COUNTED = 8
 """About so many of the last reports make up what is known of a kind on a type."""
@@ -249,16 +249,12 @@ def _take_cluster(memory: Memory, nodes: Sequence[Node]) -> None:
 
 
 def _present(job: Job) -> Present:
-    tasks = [role.task for role in _leaves(job.gang.roles) if role.task.gpus]
+    tasks = [role.task for role, _ in leaves(job.gang.roles) if role.task.gpus]
     named = [task.gpu_types for task in tasks]
     types = tuple(dict.fromkeys(name for each in named for name in each)) if all(named) else ()
     fixed = not job.gang.elastic and all(task.share is None for task in tasks)
     moves = fixed and job.preemptible and job.movable and job.checkpoint.saves and job.kind is Kind.TRAINING
     return Present(kind_of(job), job.gang.gpus_min, types, moves)
-
-
-def _leaves(roles: tuple[Role, ...]) -> list[Role]:
-    return [leaf for role in roles for leaf in (_leaves(role.members) if role.members else [role])]
 
 
 def _seat(memory: Memory, job: str, attempt: int, placement: Placement, now: int) -> None:

@@ -16,7 +16,7 @@ from phalanx.policy.company import companions, observe_steps, step_ms
 from phalanx.policy.policy import Memory
 from phalanx.policy.view import Adjustment, JobView, Moment
 from phalanx.protocol.event import AttemptEnded, Event, JobCancelled, Progress
-from phalanx.workload.gang import Role
+from phalanx.workload.sizes import leaves
 
 Pair = tuple[str, str]
 """Two jobs, the earlier submitted first."""
@@ -163,9 +163,5 @@ def _fits(memory: Memory, pair: Pair, at: Moment) -> bool:
 
 
 def _memory_gb(memory: Memory, job: JobView) -> float:
-    asked = max((role.task.gpu_memory_gb for role in _leaves(job.job.gang.roles)), default=0.0)
+    asked = max((role.task.gpu_memory_gb for role, _ in leaves(job.job.gang.roles)), default=0.0)
     return max(asked, float(memory.get("memory_gb", {}).get(job.job.id, 0.0)))
-
-
-def _leaves(roles: tuple[Role, ...]) -> list[Role]:
-    return [leaf for role in roles for leaf in (_leaves(role.members) if role.members else [role])]

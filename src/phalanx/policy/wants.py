@@ -10,8 +10,9 @@ from phalanx.placement.sharing import share_permille
 from phalanx.policy.policy import Memory
 from phalanx.policy.view import Usage
 from phalanx.protocol.event import AttemptEnded, Event, Failed, JobCancelled, JobChanged, JobSubmitted, Outcome
-from phalanx.workload.gang import Gang, Role
+from phalanx.workload.gang import Gang
 from phalanx.workload.job import Job
+from phalanx.workload.sizes import at_least, least_leaves, leaves
 
 NOTHING = Usage()
 
@@ -43,20 +44,12 @@ def wants_of(memory: Mapping[str, Any], queue: str) -> Usage:
 def need_of(gang: Gang, largest: bool = False) -> Usage:
     """What a gang takes of what queues have quotas of, at its smallest or its largest."""
     gpus = cpus = memory = 0
-    for role, count in _leaves(gang.roles, 1, largest):
+    for role, count in leaves(gang.roles) if largest else least_leaves(at_least(gang.roles)):
         task = role.task
         gpus += count * task.gpus * share_permille(task.share)
         cpus += count * task.cpus_milli
         memory += count * task.memory_mb
     return Usage(gpus, cpus, memory)
-
-
-def _leaves(roles: tuple[Role, ...], times: int, largest: bool) -> list[tuple[Role, int]]:
-    found: list[tuple[Role, int]] = []
-    for role in roles:
-        count = times * (role.replicas_max if largest else role.replicas_min)
-        found += _leaves(role.members, count, largest) if role.members else [(role, count)]
-    return found
 
 
 def _remember(memory: Memory, job: Job) -> None:
