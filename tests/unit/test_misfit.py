@@ -15,8 +15,8 @@ from phalanx.cluster.topology import Topology
 from phalanx.engine.why.change import ChangeKind
 from phalanx.engine.why.why import why
 from phalanx.placement.fit import Fit
-from phalanx.placement.misfit import misfit
 from phalanx.placement.place import ever
+from phalanx.placement.refusals.misfit import misfit
 from phalanx.protocol.reason import Reason
 from phalanx.simulate.figures.never_fit import misfit_words
 from phalanx.words.change import sooner

@@ -10,7 +10,7 @@ from builders import World, a_job, sockets
 from phalanx.cluster.cluster import Cluster, Node, flat
 from phalanx.engine.why.explain import Explanation
 from phalanx.engine.why.why import why
-from phalanx.placement.shortage import Barrier
+from phalanx.placement.refusals.shortage import Barrier
 from phalanx.protocol.reason import Reason
 from phalanx.words.change import sooner
 from phalanx.words.reason import because

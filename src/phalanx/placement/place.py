@@ -15,7 +15,7 @@ from phalanx.placement.gang import GangTrial, Seat
 from phalanx.placement.pack import Packing
 from phalanx.placement.placement import Lack, Placement, Refusal, Slot
 from phalanx.placement.ranks import ranked
-from phalanx.placement.scarcity import scarcity
+from phalanx.placement.refusals.scarcity import scarcity
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Job
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.cluster.device import FULL_PERMILLE, Mode, Portion
-from phalanx.placement.shortage import Barrier, Shortage
+from phalanx.placement.refusals.shortage import Barrier, Shortage
 from phalanx.words.phrases import counted
 
 BARRIER_WORDS = {

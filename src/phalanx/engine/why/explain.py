@@ -30,10 +30,10 @@ from phalanx.engine.why.evidence import (
 )
 from phalanx.engine.why.position import Position, position
 from phalanx.engine.why.present import present
-from phalanx.placement.misfit import Misfit, misfit
 from phalanx.placement.place import largest_task, refusal
 from phalanx.placement.placement import Refusal
-from phalanx.placement.shortage import Shortage, shortage
+from phalanx.placement.refusals.misfit import Misfit, misfit
+from phalanx.placement.refusals.shortage import Shortage, shortage
 from phalanx.policy.factor import Factor
 from phalanx.protocol.reason import Reason
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from phalanx.cluster.cluster import CLUSTER
 from phalanx.engine.state.records import JobRecord
 from phalanx.engine.state.state import State
-from phalanx.placement.misfit import Misfit, misfit
 from phalanx.placement.place import refusal
+from phalanx.placement.refusals.misfit import Misfit, misfit
 from phalanx.protocol.reason import Reason
 from phalanx.simulate.figures.result import JobResult
 from phalanx.simulate.run import Run
