@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.cli import job_rows
+from phalanx.cli import job_rows, plan, plan_live
 from phalanx.cli.fitting import GAP, Fit, cells, cut, fitted
 from phalanx.cli.job_rows import COLUMNS, job_row
 from phalanx.cli.output import Column, as_table, emit_one, say
@@ -175,3 +175,20 @@ def test_lines_of_one_thing_are_as_narrow_as_the_terminal_also_with_wide_letters
     lines = capsys.readouterr().out.splitlines()
     assert all(cells(line) <= 40 for line in lines)
     assert "".join(line.removeprefix("ID").strip() for line in lines if "x" in line) == "x" * 200
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+@pytest.mark.parametrize("table", [plan.COLUMNS, plan_live.COLUMNS], ids=["file", "live"])
+def test_why_a_job_would_not_start_is_in_a_plan_however_narrow_it_is(
+    monkeypatch: pytest.MonkeyPatch, table: tuple[Column, ...], columns: int
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("NO_COLOR", "1")
+    row = {"job": "2", "name": "a-training-with-a-long-name", "state": "waiting", "gpus": 0, "asks": "16"}
+    nodes = {"nodes": ["a-node-with-a-long-name-0"], "where": "a-node-with-a-long-name-0", "starts": "", "leaving": ""}
+    row |= {**nodes, "why": "it needs 16 GPUs and 8 are free"}
+    shown = as_table([row], [column for column in table if not column.wide]).splitlines()
+    assert max(map(len, shown)) <= columns
+    assert shown[0].endswith("WHY")
+    assert "it needs 16" in shown[1]

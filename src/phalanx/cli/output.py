@@ -117,14 +117,14 @@ def as_json(data: object) -> str:
 def as_yaml(data: object) -> str:
     import yaml
 
-    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+    return yaml.safe_dump(dict(data) if isinstance(data, dict) else data, sort_keys=False, allow_unicode=True)
 
 
 def as_table(rows: Sequence[Row], columns: Sequence[Column]) -> str:
     """A table as wide as the terminal at most. Where that takes it, also columns that are not spare are left out."""
     layout = laid_out(rows, columns, _room())
     if layout is None:
-        needed, rest = columns[:1], [column._replace(spare=True) for column in columns[1:]]
+        needed, rest = columns[:1], [column._replace(spare=True) for column in columns[1:] if not column.spare]
         layout = laid_out(rows, [*needed, *rest], _room())
     return _printed(layout) if layout is not None else _by_rows(rows, columns)
 

@@ -33,13 +33,13 @@ from phalanx.workload.job import Job
 
 COLUMNS = (
     Column("job"),
-    Column("name"),
+    Column("name", least=8),
     STATE,
     Column("gpus"),
-    Column("asks"),
-    Column("nodes"),
+    Column("asks", spare=True),
+    Column("nodes", least=10),
     Column("share", wide=True),
-    Column("communication_ms", "COMM MS"),
+    Column("communication_ms", "COMM MS", spare=True),
     Column("bottleneck", wide=True),
     Column("why"),
 )

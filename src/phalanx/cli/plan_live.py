@@ -15,13 +15,13 @@ from phalanx.engine.why.change import Other
 from phalanx.words.others import leaving_words
 
 COLUMNS = (
-    Column("name"),
+    Column("name", least=8),
     STATE,
-    Column("gpus"),
-    Column("where", "NODES"),
-    Column("starts"),
+    Column("gpus", spare=True),
+    Column("where", "NODES", least=10),
+    Column("starts", spare=True),
     Column("leaving", "VICTIMS"),
-    Column("communication_ms", "COMM MS"),
+    Column("communication_ms", "COMM MS", spare=True),
     Column("price", spare=True),
     Column("why"),
 )
