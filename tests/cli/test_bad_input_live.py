@@ -206,20 +206,35 @@ def test_a_task_is_entered_only_while_it_runs(phalanx: Phalanx, words: list[str]
 class _OtherProgram(BaseHTTPRequestHandler):
     """A program at the address that has a page for everything."""
 
+    answer = b"<html></html>"
+
     def do_GET(self) -> None:
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(b"<html></html>")
+        self.wfile.write(self.answer)
+
+    def do_POST(self) -> None:
+        self.do_GET()
 
     def log_message(self, *_: object) -> None:
         pass
 
 
-@pytest.mark.parametrize("words", [["jobs"], ["why", "1"], ["logs", "1"], ["exec", "1", "--", "true"]], ids=shown)
+class _OtherData(_OtherProgram):
+    answer = b'{"status": "ok"}'
+
+
+OTHERS = [
+    *((_OtherProgram, words) for words in (["jobs"], ["why", "1"], ["logs", "1"], ["exec", "1", "--", "true"])),
+    *((_OtherData, words) for words in (["jobs"], ["why", "1"], ["job", "1"], ["nodes"], ["submit", "--", "true"])),
+]
+
+
+@pytest.mark.parametrize(("program", "words"), OTHERS)
 def test_an_address_of_another_program_is_told(
-    phalanx: Phalanx, monkeypatch: pytest.MonkeyPatch, words: list[str]
+    phalanx: Phalanx, monkeypatch: pytest.MonkeyPatch, program: type[_OtherProgram], words: list[str]
 ) -> None:
-    with HTTPServer(("127.0.0.1", 0), _OtherProgram) as other:
+    with HTTPServer(("127.0.0.1", 0), program) as other:
         threading.Thread(target=other.serve_forever, daemon=True).start()
         monkeypatch.setenv("PHALANX_ADDR", f"http://127.0.0.1:{other.server_port}")
         result = phalanx(*words)

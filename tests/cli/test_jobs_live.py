@@ -331,9 +331,12 @@ def test_waiting_can_be_given_up(phalanx: Phalanx) -> None:
 
 
 def test_the_last_lines_of_a_log_are_shown(phalanx: Phalanx) -> None:
-    job = submit(phalanx, "--wait", "--", "sh", "-c", "for i in 1 2 3 4; do echo $i; done; echo oops >&2")
-    assert phalanx("logs", job, "--tail", "2").out == "3\n4\n"
+    script = "for i in 1 2 3 4; do echo $i; done; sleep 0.3; echo oops >&2"
+    job = submit(phalanx, "--wait", "--", "sh", "-c", script)
+    assert phalanx("logs", job, "--stream", "out", "--tail", "2").out == "3\n4\n"
     assert phalanx("logs", job, "--stream", "err").out == "oops\n"
+    both = phalanx("logs", job, "--tail", "2")
+    assert (both.out, both.err) == ("4\n", "oops\n")
 
 
 def test_a_job_that_printed_nothing_says_what_became_of_it(phalanx: Phalanx) -> None:

@@ -37,6 +37,17 @@ class ServerError(PhalanxError):
     """The server answered with an error that is not the caller's."""
 
 
+class Answer(dict[str, Any]):
+    """What a server answered. One of another kind at the same address may answer something else."""
+
+    def __init__(self, content: dict[str, Any], stranger: str) -> None:
+        super().__init__(content)
+        self._stranger = stranger
+
+    def __missing__(self, name: str) -> Any:
+        raise ServerError(self._stranger)
+
+
 class NotFound(PhalanxError):  # noqa: N818
     """The server knows no such thing."""
 
@@ -167,10 +178,14 @@ class Client:
 
     def _data_of(self, response: Response) -> Any:
         content = response.read()
+        if not content:
+            return None
+        stranger = f"{self.context.addr}: {response.status} {response.reason}, {NO_PHALANX}"
         try:
-            return json.loads(content) if content else None
+            answer = json.loads(content)
         except ValueError:
-            raise ServerError(f"{self.context.addr}: {response.status} {response.reason}, {NO_PHALANX}") from None
+            raise ServerError(stranger) from None
+        return Answer(answer, stranger) if isinstance(answer, dict) else answer
 
     def _send(
         self,

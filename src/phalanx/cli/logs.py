@@ -21,9 +21,6 @@ from phalanx.cli.when import clock, past
 from phalanx.errors import PhalanxError
 
 LOOK_S = 0.2
-LINE_BYTES = 200
-"""A guess at the length of a line, for `--tail`; lines that are longer cost another question."""
-
 TAIL_MAX = 1_000_000
 
 
@@ -77,7 +74,7 @@ def logs(
     if all_ranks and rank is not None:
         raise click.UsageError("--all-ranks is all tasks, and --rank is one: give one of them")
     since_ms = past(since, "--since") if since else None
-    as_lines = all_ranks or timestamps or since_ms is not None or (follow and tail is not None)
+    as_lines = all_ranks or timestamps or since_ms is not None or tail is not None
     client = connect()
     members = expanded(client, job)
     for member in members:
@@ -89,7 +86,7 @@ def logs(
                 wanted = Wanted(member, task, stream, attempt, since_ms, tail)
                 _as_lines(client, wanted, Printer(all_ranks, timestamps, apart=stream is None), follow)
             else:
-                _as_it_is(client, _printed(member, rank or 0, stream), attempt, tail, follow)
+                _as_it_is(client, _printed(member, rank or 0, stream), attempt, follow)
 
 
 def _as_lines(client: Client, wanted: Wanted, printer: Printer, follow: bool) -> None:
@@ -110,10 +107,10 @@ def _printed(job: str, rank: int, stream: str | None) -> list[Printed]:
     return [Printed(job, rank, "out", out), Printed(job, rank, "err", err)]
 
 
-def _as_it_is(client: Client, wanted: list[Printed], attempt: int | None, tail: int | None, follow: bool) -> None:
+def _as_it_is(client: Client, wanted: list[Printed], attempt: int | None, follow: bool) -> None:
     """Prints it byte by byte as the task did."""
     if not follow:
-        _print(client, wanted, attempt, tail)
+        _print(client, wanted, attempt)
     elif attempt is None:
         _together(client, wanted, _follow)
     else:
@@ -131,8 +128,8 @@ def _told_of_one(alone: bool) -> Iterator[None]:
         click.echo(f"phalanx: {error}", err=True)
 
 
-def _print(client: Client, wanted: list[Printed], attempt: int | None, tail: int | None) -> None:
-    if not sum(_show(client, printed, attempt, tail) for printed in wanted) and tail != 0:
+def _print(client: Client, wanted: list[Printed], attempt: int | None) -> None:
+    if not sum(_show(client, printed, attempt) for printed in wanted):
         _say_why_nothing(client, wanted[0].job)
 
 
@@ -148,24 +145,13 @@ def _say_why_nothing(client: Client, job: str) -> None:
     click.echo(f"nothing was printed; job {found['id']} {sentence_of(found['state'])}{told}", err=True)
 
 
-def _show(client: Client, printed: Printed, attempt: int | None, tail: int | None) -> int:
-    """Shows what has been printed by now, or the last lines of it; how many bytes there were."""
-    path = job_path(printed.job, "/logs")
-    if tail is None:
-        size = 0
-        for piece in client.stream(path, **printed.query(attempt=attempt)):
-            printed.show(piece)
-            size += len(piece)
-        return size
-    size = (tail + 1) * LINE_BYTES
-    content = b""
-    while tail:
-        content = b"".join(client.stream(path, **printed.query(attempt=attempt, tail=size)))
-        if len(content) < size or content.count(b"\n") > tail:
-            break
-        size *= 4
-    printed.show(b"".join(content.splitlines(keepends=True)[-tail:] if tail else []))
-    return len(content)
+def _show(client: Client, printed: Printed, attempt: int | None) -> int:
+    """Shows what has been printed by now; how many bytes there were."""
+    size = 0
+    for piece in client.stream(job_path(printed.job, "/logs"), **printed.query(attempt=attempt)):
+        printed.show(piece)
+        size += len(piece)
+    return size
 
 
 def _follow_one(client: Client, printed: Printed, attempt: int) -> None:

@@ -55,17 +55,24 @@ def usage(by: str, since: str, until: str | None, user: str, queue: str, output:
         raise click.UsageError(f"--since {since}: expected a time before {until or 'now'}")
     found = connect().get("/usage", by=by, since_ms=since_ms, until_ms=until_ms, user=user, queue=queue)["items"]
     columns = [Column("key", by.upper(), least=6), *(OF_JOBS if by == "job" else ()), *FIGURES]
-    emit([_row(each) for each in found], columns, output)
+    emit([row_of(each) for each in found], columns, output)
     if not found and output in ("table", "wide"):
         click.echo("No job held a GPU in that time.", err=True)
 
 
-def _row(used: dict[str, Any]) -> dict[str, Any]:
+def row_of(used: dict[str, Any]) -> dict[str, Any]:
+    """What is shown of one user, queue or job."""
     reported, busy = used["reported_gpu_ms"], used["busy_gpu_ms"]
     return {
         **used,
-        "gpu_hours": round(used["gpu_ms"] / HOUR_MS, 2),
-        "lost_gpu_hours": round(used["lost_gpu_ms"] / HOUR_MS, 2),
-        "idle_gpu_hours": round((reported - busy) / HOUR_MS, 2) if reported else None,
+        "gpu_hours": _hours(used["gpu_ms"]),
+        "lost_gpu_hours": _hours(used["lost_gpu_ms"]),
+        "idle_gpu_hours": _hours(reported - busy) if reported else None,
         "busy": f"{busy / reported:.0%}" if reported else None,
     }
+
+
+def _hours(gpu_ms: int) -> float:
+    """Hours to the hundredth; less than one to two digits, so that a short job is not 0."""
+    hours = gpu_ms / HOUR_MS
+    return round(hours, 2) if hours >= 1 else float(f"{hours:.2g}")
