@@ -198,7 +198,7 @@ def test_a_disk_that_takes_no_more_is_reported_and_the_older_step_stays_good(tmp
 def test_a_lost_permission_is_reported_in_words(tmp_path: Path) -> None:
     save(str(tmp_path), 1, model(1))
     for each in (tmp_path, *tmp_path.parents[:3]):
-        each.chmod(0o755)
+        each.chmod(each.stat().st_mode | 0o055)
     said = run_alone(write_as_nobody, str(tmp_path))
     assert said.startswith("1 cannot write")
     assert "Permission denied; let this user write there" in said
