@@ -34,6 +34,7 @@ CUSTOM = (
     ("scheduling.x-k8s.io", "v1alpha1", "PodGroup"),
     ("jobset.x-k8s.io", "v1alpha2", "JobSet"),
     ("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet"),
+    ("ray.io", "v1", "RayCluster"),
 )
 """Custom resources by their group, version and kind. Their controllers do not run here."""
 

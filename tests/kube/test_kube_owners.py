@@ -104,6 +104,39 @@ def test_a_leader_that_its_workers_wait_for_starts_alone(api: Client, cluster: K
         wait_for("the leader is bound", lambda: "l-0" in nodes_of(api))
 
 
+def ray_cluster(*workers: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    return named("RayCluster", "ray.io/v1", "r", workerGroupSpecs=list(workers), **spec)
+
+
+def of_ray(name: str, node_type: str) -> dict[str, Any]:
+    return owned(pod(name, 8), {"ray.io/cluster": "r", "ray.io/node-type": node_type})
+
+
+def test_the_head_of_a_ray_cluster_and_all_workers_start_together(api: Client, cluster: KubeCluster) -> None:
+    """A group that is suspended has no workers, and a replica has as many pods as hosts."""
+    groups = {"replicas": 1, "minReplicas": 0, "numOfHosts": 2}, {"replicas": 3, "suspend": True}
+    create(api, *(node(f"n{i}") for i in range(3)), ray_cluster(*groups))
+    with scheduling(cluster):
+        create(api, of_ray("r-head", "head"), of_ray("r-a-0", "worker"))
+        wait_for("two wait", lambda: "3 pods of RayCluster default/r start together, and 2" in reason(api, "r-head"))
+        create(api, of_ray("r-a-1", "worker"))
+        wait_for("all are bound", lambda: len(nodes_of(api)) == 3)
+
+
+def test_where_ray_scales_by_itself_the_head_and_the_fewest_workers_start_first(
+    api: Client, cluster: KubeCluster
+) -> None:
+    scaling = ray_cluster({"replicas": 2, "minReplicas": 1, "maxReplicas": 4}, enableInTreeAutoscaling=True)
+    create(api, *(node(f"n{i}") for i in range(2)), scaling)
+    create(api, *(of_ray(f"r-a-{i}", "worker") for i in range(2)), of_ray("r-head", "head"))
+    with scheduling(cluster):
+        wait_for("there is room for two", lambda: len(nodes_of(api)) == 2)
+        wait_for("another waits for GPUs", lambda: "GPUs" in (reason(api, "r-a-0") + reason(api, "r-a-1")))
+        assert "r-head" in nodes_of(api)
+        create(api, node("n2"))
+        wait_for("it starts by itself", lambda: len(nodes_of(api)) == 3)
+
+
 def test_a_group_of_volcano_needs_so_many_pods_of_each_task(api: Client, cluster: KubeCluster) -> None:
     volcano = named("PodGroup", "scheduling.volcano.sh/v1beta1", "v", minMember=2, minTaskMember={"ps": 1, "worker": 1})
     create(api, node("n0"), volcano)

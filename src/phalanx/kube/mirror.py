@@ -27,7 +27,7 @@ from phalanx.kube.objects.group import PodGroup, PodGroupSpec
 from phalanx.kube.objects.hyper_node import HyperNode
 from phalanx.kube.objects.meta import Labels, Metadata, Stored
 from phalanx.kube.objects.node import KubeNode
-from phalanx.kube.objects.owner import BatchJob, JobSet, LeaderWorkerSet
+from phalanx.kube.objects.owner import BatchJob, JobSet, LeaderWorkerSet, RayCluster
 from phalanx.kube.objects.pod import NodeSelector, Pod
 from phalanx.kube.objects.queue import PriorityClass, VolcanoQueue
 from phalanx.kube.objects.volume import PersistentVolume, StorageClass, VolumeClaim
@@ -202,7 +202,7 @@ class Mirror:
             self._put_hyper_node(it, gone)
         elif isinstance(it, LeaderWorkerSet):
             self._put_leaders(it, gone)
-        elif isinstance(it, BatchJob | JobSet):
+        elif isinstance(it, BatchJob | JobSet | RayCluster):
             spec = PodGroupSpec(min_member=it.least)
             self._put_group(kind, PodGroup(metadata=it.metadata, spec=spec), gone)
         elif isinstance(it, PodGroup):

@@ -20,7 +20,7 @@ POD = {"apiVersion": "v1", "kind": "Pod"}
 QUEUE = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
 
 
-KINDS = {"podgroups": "PodGroup", "jobs": "Job", "jobsets": "JobSet"}
+KINDS = {"podgroups": "PodGroup", "jobs": "Job", "jobsets": "JobSet", "rayclusters": "RayCluster"}
 """The kinds of groups that are objects, by how they are called in paths."""
 
 

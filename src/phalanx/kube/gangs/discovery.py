@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from phalanx.kube.api.client import Client
 from phalanx.kube.api.errors import NotFoundError
-from phalanx.kube.gangs.groups import JOB, JOB_SET, LEADER_WORKER_SET, NATIVE, PLUGINS, VOLCANO
+from phalanx.kube.gangs.groups import JOB, JOB_SET, LEADER_WORKER_SET, NATIVE, PLUGINS, RAY, VOLCANO
 from phalanx.kube.objects.group import PodGroup
 from phalanx.kube.objects.hyper_node import HyperNode
 from phalanx.kube.objects.meta import Named, Stored, Wire
-from phalanx.kube.objects.owner import BatchJob, JobSet, LeaderWorkerSet
+from phalanx.kube.objects.owner import BatchJob, JobSet, LeaderWorkerSet, RayCluster
 from phalanx.kube.objects.queue import VolcanoQueue
 
 
@@ -34,6 +34,7 @@ KINDS: dict[str, tuple[str, str, type[Stored]]] = {
     JOB: (JOB, "jobs", BatchJob),
     JOB_SET: (JOB_SET, "jobsets", JobSet),
     LEADER_WORKER_SET: (LEADER_WORKER_SET, "leaderworkersets", LeaderWorkerSet),
+    RAY: (RAY, "rayclusters", RayCluster),
     HYPER_NODES: (HYPER_NODES, "hypernodes", HyperNode),
     QUEUES: (VOLCANO, "queues", VolcanoQueue),
 }

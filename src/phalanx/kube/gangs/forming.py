@@ -15,6 +15,9 @@ from phalanx.kube.pods.demand import PODS, ZERO, requests_of
 TASK = "volcano.sh/task-spec"
 """The annotation, or label, that says of which task of a Volcano job a pod is."""
 
+RAY_NODE_TYPE = "ray.io/node-type"
+"""The label that says whether a pod is the head of its RayCluster or a worker."""
+
 UNSAID = PodGroupSpec()
 
 
@@ -31,7 +34,7 @@ def form(family: Family, group: PodGroup | None, pods: Sequence[Pod], placed: in
 
     `placed` is how many of the group have been bound and not failed; `is_pending` says that a gang of it waits already.
     """
-    ready = tuple(sorted((pod for pod in pods if not pod.spec.scheduling_gates), key=oldest_first))
+    ready = tuple(sorted((pod for pod in pods if not pod.spec.scheduling_gates), key=_head_first))
     if not isinstance(family, GroupRef):
         return Formed(tuple(_alone(pod) for pod in ready))
     if group is None:
@@ -60,6 +63,11 @@ def form(family: Family, group: PodGroup | None, pods: Sequence[Pod], placed: in
     return Formed((bundle,), tuple((pod, f"it starts after the {group.least} pods of {family}") for pod in rest))
 
 
+def _head_first(pod: Pod) -> tuple[bool, str, str]:
+    """The oldest first, but for the head of a RayCluster, without which its workers do nothing."""
+    return (pod.metadata.labels or {}).get(RAY_NODE_TYPE) != "head", *oldest_first(pod)
+
+
 def _chosen(ready: tuple[Pod, ...], needed: int, tasks: Mapping[str, int]) -> tuple[Pod, ...]:
     """The oldest pods, and of each task at least as many as it needs; none if there are not so many of a task."""
     first: dict[str, Pod] = {}
@@ -69,7 +77,7 @@ def _chosen(ready: tuple[Pod, ...], needed: int, tasks: Mapping[str, int]) -> tu
             return ()
         first.update((pod.metadata.key, pod) for pod in of_task)
     others = [pod for pod in ready if pod.metadata.key not in first]
-    return tuple(sorted((*first.values(), *others[: max(needed - len(first), 0)]), key=oldest_first))
+    return tuple(sorted((*first.values(), *others[: max(needed - len(first), 0)]), key=_head_first))
 
 
 def _beyond(gang: tuple[Pod, ...], group: PodGroup) -> str:

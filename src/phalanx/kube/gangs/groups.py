@@ -13,8 +13,15 @@ VOLCANO = "scheduling.volcano.sh"
 JOB = "batch"
 JOB_SET = "jobset.x-k8s.io"
 LEADER_WORKER_SET = "leaderworkerset.x-k8s.io"
+RAY = "ray.io"
 OWN = "phalanx.dev"
-OWNERS = {JOB: "Job", JOB_SET: "JobSet", LEADER_WORKER_SET: "group of LeaderWorkerSet", OWN: "pods of"}
+OWNERS = {
+    JOB: "Job",
+    JOB_SET: "JobSet",
+    LEADER_WORKER_SET: "group of LeaderWorkerSet",
+    RAY: "RayCluster",
+    OWN: "pods of",
+}
 
 PLUGINS_LABELS = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io")
 VOLCANO_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
@@ -29,6 +36,7 @@ GANG_ANNOTATION = "phalanx.dev/gang"
 JOB_SET_LABEL = "jobset.sigs.k8s.io/jobset-name"
 LEADER_WORKER_SET_LABEL = "leaderworkerset.sigs.k8s.io/name"
 GROUP_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/group-index"
+RAY_LABEL = "ray.io/cluster"
 SIZE_ANNOTATION = "leaderworkerset.sigs.k8s.io/size"
 
 
@@ -84,6 +92,8 @@ def _group_by_owner(pod: Pod) -> GroupRef | None:
     if LEADER_WORKER_SET_LABEL in labels and GROUP_INDEX_LABEL in labels:
         name = f"{labels[LEADER_WORKER_SET_LABEL]}-{labels[GROUP_INDEX_LABEL]}"
         return GroupRef(LEADER_WORKER_SET, metadata.namespace, name)
+    if RAY_LABEL in labels:
+        return GroupRef(RAY, metadata.namespace, labels[RAY_LABEL])
     return None
 
 

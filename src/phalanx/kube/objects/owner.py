@@ -1,4 +1,4 @@
-"""Owners of pods that start together: Jobs, JobSets and LeaderWorkerSets."""
+"""Owners of pods that start together: Jobs, JobSets, LeaderWorkerSets and RayClusters."""
 
 from __future__ import annotations
 
@@ -75,3 +75,45 @@ class LeaderWorkerSet(Stored, frozen=True):
     """A LeaderWorkerSet."""
 
     spec: LeaderWorkerSetSpec = LeaderWorkerSetSpec()
+
+
+class WorkerGroup(Wire, frozen=True):
+    """Workers of a RayCluster that are alike. Each replica is as many pods as it has hosts."""
+
+    replicas: int | None = None
+    min_replicas: int | None = None
+    max_replicas: int | None = None
+    num_of_hosts: int = 1
+    suspend: bool = False
+
+    @property
+    def least(self) -> int:
+        """How many pods it never goes below."""
+        return 0 if self.suspend else (self.min_replicas or 0) * self.num_of_hosts
+
+    @property
+    def wanted(self) -> int:
+        """How many pods its operator makes."""
+        if self.suspend:
+            return 0
+        replicas = max(self.replicas or 0, self.min_replicas or 0)
+        return (replicas if self.max_replicas is None else min(replicas, self.max_replicas)) * self.num_of_hosts
+
+
+class RayClusterSpec(Wire, frozen=True):
+    """The workers of a RayCluster beside its head, and whether Ray itself asks for more and fewer of them."""
+
+    worker_group_specs: list[WorkerGroup] | None = None
+    enable_in_tree_autoscaling: bool = False
+
+
+class RayCluster(Stored, frozen=True):
+    """A RayCluster."""
+
+    spec: RayClusterSpec = RayClusterSpec()
+
+    @property
+    def least(self) -> int:
+        """How many pods start together: the head and all workers, or the fewest where Ray scales them by itself."""
+        groups, scales = self.spec.worker_group_specs or (), self.spec.enable_in_tree_autoscaling
+        return 1 + sum(group.least if scales else group.wanted for group in groups)
