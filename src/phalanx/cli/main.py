@@ -48,6 +48,7 @@ VERBS: dict[str, Verb] = {
     "drain": Verb("phalanx.cli.drain:drain", "Drain nodes: they take no new work."),
     "events": Verb("phalanx.cli.events:events", "Print events as they happen."),
     "exec": Verb("phalanx.cli.exec:exec", "Run a command beside a running task."),
+    "export": Verb("phalanx.cli.export:export", "Convert a job file to manifests of other systems."),
     "forward": Verb("phalanx.cli.forward:forward", "Forward a port of this machine to a running task."),
     "hardware": Verb("phalanx.cli.hardware:hardware", "List the known accelerators and instance types."),
     "history": Verb("phalanx.cli.history:history", "List finished jobs and what they used."),
