@@ -77,6 +77,12 @@ def has_s3_server() -> bool:
     return has_modules("s3fs") and program().exists()
 
 
+def has_kuberay() -> bool:
+    from kube_cluster import folder
+
+    return (folder() / "ray-operator").exists()
+
+
 def has_kubernetes() -> bool:
     from kube_cluster import is_here
 
@@ -95,6 +101,7 @@ NEEDS = {
         "apt-get install etcd-server openssl && scripts/kube-cluster kube-apiserver",
         is_of_machine=True,
     ),
+    "kuberay": Need(has_kuberay, "scripts/kube-cluster ray-operator", is_of_machine=True),
     "kubectl": Need(lambda: has_programs("kubectl"), "https://kubernetes.io/docs/tasks/tools", is_of_machine=True),
     "slurm": Need(
         lambda: has_programs("slurmctld", "slurmd", "sbatch"), "apt-get install munge slurmctld slurmd slurm-client"

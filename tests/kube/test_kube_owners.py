@@ -105,7 +105,9 @@ def test_a_leader_that_its_workers_wait_for_starts_alone(api: Client, cluster: K
 
 
 def ray_cluster(*workers: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    return named("RayCluster", "ray.io/v1", "r", workerGroupSpecs=list(workers), **spec)
+    of_all = {"template": {"spec": {"containers": [{"name": "ray", "image": "none"}]}}, "rayStartParams": {}}
+    groups = [{"groupName": f"g{i}", "maxReplicas": 9, **of_all, **each} for i, each in enumerate(workers)]
+    return named("RayCluster", "ray.io/v1", "r", headGroupSpec=of_all, workerGroupSpecs=groups, **spec)
 
 
 def of_ray(name: str, node_type: str) -> dict[str, Any]:
@@ -114,7 +116,7 @@ def of_ray(name: str, node_type: str) -> dict[str, Any]:
 
 def test_the_head_of_a_ray_cluster_and_all_workers_start_together(api: Client, cluster: KubeCluster) -> None:
     """A group that is suspended has no workers, and a replica has as many pods as hosts."""
-    groups = {"replicas": 1, "minReplicas": 0, "numOfHosts": 2}, {"replicas": 3, "suspend": True}
+    groups = {"replicas": 1, "minReplicas": 0, "numOfHosts": 2}, {"replicas": 3, "minReplicas": 0, "suspend": True}
     create(api, *(node(f"n{i}") for i in range(3)), ray_cluster(*groups))
     with scheduling(cluster):
         create(api, of_ray("r-head", "head"), of_ray("r-a-0", "worker"))

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
+from phalanx.kube import ray
 from phalanx.kube.api.client import Client
 from phalanx.kube.api.errors import ApiError, ConflictError, NotFoundError, TooManyRequestsError
 from phalanx.kube.objects.pod import Pod
@@ -105,6 +106,10 @@ class Binder:
         """
         self._evictions.submit(self._evict, job, attempt, pods, gone)
 
+    def resume_left(self) -> None:
+        """Has RayClusters go on that were suspended by a scheduler which was killed meanwhile."""
+        self._evictions.submit(ray.resume_left, self._client)
+
     def delete(self, pods: tuple[Pod, ...]) -> None:
         """Deletes pods that are not to be kept."""
         for pod in pods:
@@ -132,8 +137,9 @@ class Binder:
             for pod in pods:
                 self._evict_one(pod, dry=True)
             unsaved = save_all(pods)
-            for pod in pods:
-                self._evict_one(pod, dry=False)
+            if not ray.make_way(self._client, pods):
+                for pod in pods:
+                    self._evict_one(pod, dry=False)
             for pod in gone:
                 _delete(self._client, pod, 0)
         except ApiError as refused:

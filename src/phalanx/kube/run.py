@@ -13,6 +13,7 @@ from phalanx.kube.api.errors import UnreachableError
 from phalanx.kube.api.reflector import Broken, News, Reflector
 from phalanx.kube.binder import Answer, Binder, Bound, Evicted
 from phalanx.kube.gangs.discovery import served_groups
+from phalanx.kube.gangs.groups import RAY
 from phalanx.kube.lease import Lease
 from phalanx.kube.mirror import BUDGETS, CLAIMS, CLASSES, NAMESPACES, NODES, PODS, PRIORITIES, VOLUMES, Mirror
 from phalanx.kube.objects.budget import DisruptionBudget
@@ -75,6 +76,8 @@ class Run:
                 if not self._receive(IDLE_S):
                     return
             self.scheduler.begin(_now_ms(), self._journal)
+            if RAY in self.reflectors:
+                self.binder.resume_left()
             if self._jobs is not None:
                 self._jobs.start(self._may, self._inbox.put)
             on_ready()
