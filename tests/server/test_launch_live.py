@@ -52,7 +52,13 @@ def logs(server: Server, job: str, attempt: int, stream: str = "out") -> str:
 
 
 def await_steps(server: Server, job: str, attempt: int, steps: int) -> None:
-    eventually(lambda: f"did {steps}\n" in logs(server, job, attempt))
+    try:
+        eventually(lambda: f"did {steps}\n" in logs(server, job, attempt))
+    except AssertionError:
+        told = "".join(
+            logs(server, job, number, stream) for number in range(1, attempt + 1) for stream in ("out", "err")
+        )
+        pytest.fail(f"attempt {attempt} did not do step {steps}: {server.job(job)}\n{told}")
 
 
 def nodes_of(server: Server, job: str, attempt: int) -> list[str]:
