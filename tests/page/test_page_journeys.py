@@ -179,9 +179,9 @@ def test_selected_jobs_are_cancelled_together_after_a_preview(admin: Page, serve
     admin.click("Cancel…")
     admin.see("2 running jobs would be stopped, which frees 2 GPUs")
     admin.click("Cancel: 2 jobs")
+    admin.see("\n1 job")
     admin.see("2 of 2 done")
     admin.click("Close")
-    admin.see("\n1 job")
     assert server.job(ids[2])["state"] == "running"
     server.client.post(f"/jobs/{ids[2]}:cancel")
     admin.see("No job matches these filters")

@@ -49,8 +49,11 @@ const actOn = async (name, job, priority) => {
   }
 };
 
-export const BulkDialog = ({ name, jobs, close }) => {
+export const BulkDialog = ({ name, jobs: selected, close }) => {
   const action = ACTIONS[name];
+  // What is told of an action that has begun is of the jobs as they were then, not as it makes them.
+  const [begun, setBegun] = useState(null);
+  const jobs = begun ?? selected;
   const concerned = jobs.filter((job) => action.applies(job) && mayChange(job));
   const left = jobs.length - concerned.length;
   const [outcomes, setOutcomes] = useState(null);
@@ -58,6 +61,7 @@ export const BulkDialog = ({ name, jobs, close }) => {
   const start = async () => {
     const results = {};
     const queue = [...concerned];
+    setBegun(jobs);
     setOutcomes({});
     const work = async () => {
       for (let job = queue.shift(); job; job = queue.shift()) {
