@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,8 +13,10 @@ from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.decide.cycle import decide
 from phalanx.engine.plan import builder
 from phalanx.engine.reserve import reservations as reserve
+from phalanx.engine.reserve.earliest import EarliestSearch, Interval
+from phalanx.engine.state.records import JobRecord
 from phalanx.protocol.event import AttemptEnded, JobCancelled, JobSubmitted, Outcome
-from phalanx.protocol.plan import Plan
+from phalanx.protocol.plan import Plan, Reservation
 from phalanx.workload.job import Job, Kind
 from phalanx.workload.share import ShareAsk, ShareKind, fraction_ask
 
@@ -98,6 +101,28 @@ def test_room_beside_those_who_leave_goes_to_who_ends_before_they_should_have_le
     plan = world.submit(long, brief, after_ms=2 * SECOND_MS)
     assert claims(plan) == [("brief", True, ())]
     assert [(each.at_ms, each.could_start_ms) for each in world.state.reservations] == [(10_000, 8_000)]
+    assert adds_nothing(world)
+
+
+def test_a_job_on_free_devices_has_nothing_reserved_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of attempts would be let go and taken back for each search, at every start of a short job."""
+    searched: list[str] = []
+    find = EarliestSearch.find
+
+    def found(search: EarliestSearch, record: JobRecord, intervals: Sequence[Interval]) -> Reservation | None:
+        searched.append(record.job.id)
+        return find(search, record, intervals)
+
+    monkeypatch.setattr(EarliestSearch, "find", found)
+    world = world_of(Queue("a"), nodes=3, policy="fifo:skip=true")
+    world.run(of("a", "x", 2, seconds=30), of("a", "y", 2, seconds=40))
+    world.submit(of("a", "late", 2, 3, max_wait_ms=SECOND_MS))
+    world.turn(after_ms=SECOND_MS)
+    assert searched == ["late"]
+    assert reserved(world) == [("late", 39)]
+    assert claims(world.submit(of("a", "short", seconds=5))) == [("short", False, ())]
+    assert searched == ["late"]
+    assert reserved(world) == [("late", 39)]
     assert adds_nothing(world)
 
 

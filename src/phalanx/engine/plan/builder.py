@@ -116,6 +116,7 @@ class PlanBuilder:
             nodes |= self.state.topology.bit[booking.node]
         self.fresh |= nodes
         self.grown.append(nodes)
+        self.reservations.grew()
         self.quota_reservations.begin_anew()
 
     @property
@@ -192,6 +193,7 @@ class PlanBuilder:
     def promise(self, record: JobRecord, room: PreemptionPlan, stopped: tuple[AttemptRecord, ...] = ()) -> None:
         """A claim on devices that victims still hold, and the stops that free them; a start, if only claims yielded."""
         self._make_way(room)
+        self.reservations.grew()
         victims = tuple(victim.key for victim in (*stopped, *room.victims))
         number = record.next_attempt
         self.newest_bookings = list(room.bookings)

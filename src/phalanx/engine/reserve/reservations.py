@@ -55,7 +55,7 @@ class Reservations:
         self._makes_left = MAKES_MAX if self._overdue_only else FOREVER_MS
         self.kept_off: dict[str, None] = {}
         self._intervals: list[Interval] = []
-        self._steps = self._renewed = 0
+        self._grew = self._placed = False
         reservations_stale = self.state.reservations_stale
         for kept in self.state.reservations:
             record = self.state.jobs[kept.job]
@@ -297,12 +297,13 @@ class Reservations:
     def started(self, record: JobRecord, bookings: list[Booking], release: Release) -> bool:
         """Drops the reservation of a job that gets its devices; whether it had one, which other jobs may have now."""
         if self.depth:
-            self._steps += 1
+            self._placed = True
             self._profile.planned.append((self._planned_end_ms(record), release, bookings))
         for i, made in enumerate(self.made):
             if made.job == record.job.id:
                 del self.made[i], self._intervals[i]
                 self.changes += 1
+                self._grew = True
                 return True
         if self.made:
             self._make_way(record, bookings)
@@ -314,20 +315,29 @@ class Reservations:
             return self.now + record.estimate_ms
         return self.now + max(record.estimate_ms - record.executed_before_ms, 0)
 
+    def grew(self) -> None:
+        """Some job may start at another time than is reserved for it: there is more to be had, or attempts leave."""
+        self._grew = True
+
     def renew(self) -> None:
-        """Reserves anew for all, if jobs were placed, or were not to be after all, since that was last done."""
-        if self.made and self._steps != self._renewed:
-            self._renewed = self._steps
+        """Reserves anew for all, if jobs were placed since that was last done, and some may start earlier by now.
+
+        A job that was placed on free devices lets none start earlier: all that are reserved for later stay as they are.
+        """
+        if self.made and self._placed and self._grew:
+            self._placed = self._grew = False
             self._make_again(0)
 
     def put_back(self, bookings: list[Booking]) -> list[End]:
         """Forgets a start of this decision that is not to be, or is tried without; what was planned until now."""
+        self._grew = True
         planned = self._profile.planned
         self._profile.planned = [end for end in planned if end[2] is not bookings]
         return planned
 
     def moved(self, had: list[Booking], has: list[Booking], release: Release) -> None:
         """A job that this decision gives devices has other devices than was planned."""
+        self._grew = True
         self._profile.planned = [
             (end_ms, release, has) if list(bookings) == had else (end_ms, planned, bookings)
             for end_ms, planned, bookings in self._profile.planned
