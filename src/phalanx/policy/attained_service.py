@@ -56,12 +56,6 @@ class AttainedService:
         sank_ms = job.stopped_ms - (self.before(job) - limit) // self.rate(job)
         return sank_ms if sank_ms > job.opened[0] else None
 
-    def turn(self, job: JobView, queue: int, now: int) -> Key:
-        """The place of a running job in a queue: one that sank to it goes behind one just started there."""
-        sank_ms = self.sank_ms(job, queue, now)
-        opened_ms, place = job.opened
-        return (opened_ms, 0, place) if sank_ms is None else (sank_ms, 1, job.number)
-
     def sinks_ms(self, job: JobView, now: int) -> int | None:
         """When the running job will leave its queue if it keeps its size."""
         attained = self.attained(job, now)
@@ -69,3 +63,9 @@ class AttainedService:
         if job.running_since_ms is None or queue == len(self.limits):
             return None
         return now - (attained - self.limits[queue]) // self.rate(job)
+
+
+def turn_of(job: JobView, sank_ms: int | None) -> Key:
+    """The place of a job in its queue, by when it sank to that: it goes behind one just started there."""
+    opened_ms, place = job.opened
+    return (opened_ms, 0, place) if sank_ms is None else (sank_ms, 1, job.number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from phalanx.policy.about import NOTHING_SAID, About
@@ -166,7 +167,7 @@ def no_wakeup(memory: Mapping[str, Any], now: int) -> int | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Policy:
     """A policy names only what it changes.
 
@@ -205,6 +206,8 @@ class Policy:
     their like at most did. `factors` are what `order` adds up, and `measures` what `queue_order` or `level_order`
     compares of a queue, for users that ask. `labels` are those of jobs that it goes by, with the values that each may
     have: a job with another is refused.
+
+    What follows from these parts is asked at every event, so that it is worked out once.
     """
 
     name: str
@@ -241,130 +244,130 @@ class Policy:
     parameters: Mapping[str, str] = field(default_factory=dict)
     about: About = NOTHING_SAID
 
-    @property
+    @cached_property
     def spec(self) -> str:
         """The policy as it is written on a command line: name:key=value,…"""
         given = ",".join(f"{key}={value}" for key, value in self.parameters.items())
         return f"{self.name}:{given}" if given else self.name
 
-    @property
+    @cached_property
     def lets_all_pass(self) -> bool:
         """Whether any job that fits may pass a pending head."""
         return self.backfill is always
 
-    @property
+    @cached_property
     def lets_none_pass(self) -> bool:
         """Whether no job passes a pending head."""
         return self.backfill is never
 
-    @property
+    @cached_property
     def has_victims(self) -> bool:
         """Whether attempts are stopped for a job of whatever queue."""
         return self.victims is not nobody
 
-    @property
+    @cached_property
     def has_moves(self) -> bool:
         """Whether attempts are moved for a job."""
         return self.moves is not nobody
 
-    @property
+    @cached_property
     def has_reclaims(self) -> bool:
         """Whether attempts are stopped for a job of another queue by a rule of the policy's own."""
         return self.reclaims is not nobody
 
-    @property
+    @cached_property
     def bounds_jobs(self) -> bool:
         """Whether it bounds what a job may have, beside its quota."""
         return self.allows is not no_bound
 
-    @property
+    @cached_property
     def chooses_places(self) -> bool:
         """Whether it says where gangs go."""
         return self.places is not anywhere
 
-    @property
+    @cached_property
     def has_relocations(self) -> bool:
         """Whether jobs move for their own sake."""
         return self.relocates is not all_stay
 
-    @property
+    @cached_property
     def shapes_gangs(self) -> bool:
         """Whether gangs may be placed otherwise than as they were submitted."""
         return self.shape is not as_asked
 
-    @property
+    @cached_property
     def has_adjustments(self) -> bool:
         """Whether it changes running jobs."""
         return self.adjusts is not as_they_are
 
-    @property
+    @cached_property
     def has_changes(self) -> bool:
         """Whether keys change as time passes."""
         return self.changes is not no_change
 
-    @property
+    @cached_property
     def has_wakeups(self) -> bool:
         """Whether all keys change at moments of its own."""
         return self.next_wakeup is not no_wakeup
 
-    @property
+    @cached_property
     def observes_events(self) -> bool:
         """Whether events change its memory."""
         return self.observe is not remember_nothing
 
-    @property
+    @cached_property
     def observes_plans(self) -> bool:
         """Whether plans change its memory."""
         return self.observe_plan is not remember_no_plan
 
-    @property
+    @cached_property
     def has_measures(self) -> bool:
         """Whether it says what it compares of queues."""
         return self.measures is not no_measures
 
-    @property
+    @cached_property
     def sets_sizes(self) -> bool:
         """Whether it says how many members elastic gangs are to have."""
         return self.sizes is not as_large_as_fits
 
-    @property
+    @cached_property
     def orders_queues(self) -> bool:
         """Whether queues have keys of their own."""
         return self.orders_all_queues or self.orders_levels
 
-    @property
+    @cached_property
     def orders_all_queues(self) -> bool:
         """Whether each queue is compared with all others."""
         return self.queue_order is not no_queues
 
-    @property
+    @cached_property
     def orders_levels(self) -> bool:
         """Whether queues are compared with the others beside them, level by level."""
         return self.level_order is not no_queues
 
-    @property
+    @cached_property
     def tells_apart(self) -> Minds:
         """By what it tells jobs apart, other than for their places in the order."""
         if self.orders_queues:
             return Minds.QUEUES
         return self.minds if self._makes_way else Minds.NOTHING
 
-    @property
+    @cached_property
     def preempts(self) -> bool:
         """Whether any attempt is ever stopped or moved for a job."""
         return self.targets is not Targets.KEEP or self._makes_way
 
-    @property
+    @cached_property
     def overtakes(self) -> bool:
         """Whether a job that is submitted later may delay one that waits: nothing bounds how long it waits then."""
         in_order = self.order is by_submission and not self.orders_queues and self.lets_none_pass
         return self.preempts or not in_order
 
-    @property
+    @cached_property
     def _makes_way(self) -> bool:
         return self.has_victims or self.has_moves or self.has_reclaims
 
-    @property
+    @cached_property
     def victims_vary(self) -> bool:
         """Whether the victims of a job depend on what queues have: then a refusal lasts only until that changes."""
         stops = self.has_victims or self.has_reclaims

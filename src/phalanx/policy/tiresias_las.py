@@ -8,7 +8,7 @@ just sunk, or been promoted, is last. These are the rules of the authors' simula
 from __future__ import annotations
 
 from phalanx.policy.about import About
-from phalanx.policy.attained_service import DEFAULT_LIMITS, AttainedService
+from phalanx.policy.attained_service import DEFAULT_LIMITS, AttainedService, turn_of
 from phalanx.policy.loose import consolidate_skewed
 from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Key, Policy, Targets, as_asked
@@ -26,16 +26,17 @@ def tiresias_las(parameters: Parameters) -> Policy:
     def order(job: JobView, at: Moment) -> Key:
         queue = service.queue(service.attained(job, at.now))
         if job.has_devices:
-            sinks_now = service.sank_ms(job, queue, at.now) == at.now
-            return (queue, NEXT if sinks_now else RUNS, *service.turn(job, queue, at.now))
+            sank_ms = service.sank_ms(job, queue, at.now)
+            return (queue, NEXT if sank_ms == at.now else RUNS, *turn_of(job, sank_ms))
         if job.stopped_ms is None:
             return (queue, NEXT, job.submitted_ms, 0, job.number)
         promoted_ms = job.marks.get("promoted_ms", -1)
         if promoted_ms >= job.stopped_ms:
             return (queue, NEXT, promoted_ms, 1, job.number)
-        if service.sank_ms(job, queue, at.now) == job.stopped_ms:
+        sank_ms = service.sank_ms(job, queue, at.now)
+        if sank_ms == job.stopped_ms:
             return (queue, NEXT, job.stopped_ms, 1, job.number)
-        return (queue, STOPPED, -job.stopped_ms, *service.turn(job, queue, at.now))
+        return (queue, STOPPED, -job.stopped_ms, *turn_of(job, sank_ms))
 
     def changes(job: JobView, at: Moment) -> int | None:
         queue = service.queue(service.attained(job, at.now))

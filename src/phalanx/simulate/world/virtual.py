@@ -32,6 +32,7 @@ Due = tuple[int, int, Event, int]
 ENDLESS = Work(None)
 
 ENDS = (AttemptEnded, JobCancelled)
+VERSIONED = (*ENDS, Progress)
 
 NOISE_CHANGED = -1
 """The step of a report that is not due by the clock, but because the noise of a job's gradients has changed."""
@@ -466,7 +467,7 @@ class VirtualBackend:
 
     def _is_void(self, due: Due) -> bool:
         _, _, event, version = due
-        return isinstance(event, AttemptEnded | JobCancelled | Progress) and self.lives[event.job].version != version
+        return isinstance(event, VERSIONED) and self.lives[event.job].version != version
 
 
 def _moving_ms(memory_mb: int, mb_s: int) -> int:
