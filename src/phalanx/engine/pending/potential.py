@@ -34,7 +34,6 @@ class Potential:
         self._requests = requests
         self._own = own
         self._keeps = state.policy.targets is Targets.KEEP
-        self._preempts = state.policy.preempts
         self._soon: Having | None = None
         self._by_group: dict[tuple[int, PreemptionGroup], Having] = {}
 

@@ -101,11 +101,6 @@ class History:
         lengths = self._like(job, executed_ms)
         return lengths.quantile_ms(permille, executed_ms) if lengths is not None else None
 
-    def distribution_ms(self, job: Job, permilles: tuple[int, ...], executed_ms: int = 0) -> tuple[int, ...]:
-        """Several quantiles of the same lengths; empty if none are known."""
-        lengths = self._like(job, executed_ms)
-        return tuple(lengths.quantile_ms(each, executed_ms) for each in permilles) if lengths is not None else ()
-
     def fingerprint(self) -> tuple[object, ...]:
         """All that is known, for comparing two moments."""
         return tuple((kind, lengths.latest()) for kind, lengths in self._kinds.items())
