@@ -7,8 +7,8 @@ smallest task: free, once those leave that are terminating, or by preemption whe
 from __future__ import annotations
 
 from phalanx.cluster.bits import members
-from phalanx.engine.pending.own_victims import OwnVictims
 from phalanx.engine.plan.builder import PlanBuilder
+from phalanx.engine.preempt.need import OwnVictims
 from phalanx.engine.state.records import JobRecord, PreemptionGroup
 from phalanx.engine.state.requests import ALL, Request, Requests
 from phalanx.engine.state.state import State

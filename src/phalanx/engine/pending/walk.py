@@ -11,13 +11,12 @@ from bisect import insort
 from collections.abc import Iterator
 
 from phalanx.engine.pending.headroom import Headroom
-from phalanx.engine.pending.own_victims import OwnVictims
 from phalanx.engine.pending.potential import Potential
 from phalanx.engine.pending.queue import Entry, PendingClass, QueueCandidates, turn_of
 from phalanx.engine.pending.queue_tree import QueueTree
 from phalanx.engine.pending.rules import rules_of
 from phalanx.engine.plan.builder import PlanBuilder
-from phalanx.engine.preempt.need import need_of_others
+from phalanx.engine.preempt.need import OwnVictims, need_of_others
 from phalanx.engine.quota.shortfall import Shortfall
 from phalanx.engine.state.order import QueueKeys
 from phalanx.engine.state.records import AttemptRecord, EquivalenceClass, JobRecord

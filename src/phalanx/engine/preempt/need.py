@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from phalanx.engine.state.records import AttemptRecord, JobRecord, usage_of
+from phalanx.engine.state.records import AttemptRecord, JobRecord, PreemptionGroup, usage_of
 from phalanx.engine.state.state import State
 from phalanx.engine.state.yielding import may_yield, yields
-from phalanx.policy.policy import Targets
+from phalanx.policy.policy import Key, Targets
 from phalanx.policy.view import Usage
+
+Attempts = dict[str, AttemptRecord]
 
 
 def need_of_others(state: State, head: JobRecord) -> Usage:
@@ -27,9 +29,54 @@ def _preemptible_in_own_queue(state: State, head: JobRecord) -> Iterator[Attempt
     policy = state.policy
     if not state.quotas or (policy.targets is Targets.KEEP and not policy.has_victims):
         return
-    for group in state.preemptible_gpus.groups.get(head.job.queue, ()):
-        attempts = state.runs[group]
+    for attempts in _groups_in(state, head.job.queue):
         if policy.targets is not Targets.KEEP:
             yield from (attempt for attempt in attempts.values() if yields(state, head, attempt))
-        elif attempts and may_yield(state, head, next(iter(attempts.values()))):
+        elif _may_all_yield(state, head, attempts):
             yield from attempts.values()
+
+
+def _groups_in(state: State, queue: str) -> Iterator[Attempts]:
+    for group in state.preemptible_gpus.groups.get(queue, ()):
+        yield state.runs[group]
+
+
+def _may_all_yield(state: State, head: JobRecord, attempts: Attempts) -> bool:
+    """Whether the attempts of a group may be preempted: the policy is asked once for all of them."""
+    return bool(attempts) and may_yield(state, head, next(iter(attempts.values())))
+
+
+class OwnVictims:
+    """Whether jobs of its own queue might leave for a pending job that has no quota. It is asked of every class.
+
+    What is told holds for a whole decision, since an attempt that is stopped meanwhile still counts: a class is tried
+    in vain then, and no class is passed over that could be placed.
+    """
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self._keeps = state.policy.targets is Targets.KEEP
+        self._last: dict[str, Key | None] = {}
+        self._leaves: dict[PreemptionGroup, bool] = {}
+
+    def may_leave_for(self, record: JobRecord) -> bool:
+        """Whether any attempt of a job's own queue might leave for it: under a running order, the last of them."""
+        if not self._keeps:
+            last = self._last_of(record.job.queue)
+            return last is not None and last > self.state.rank(record)
+        if not self.state.policy.has_victims:
+            return False
+        group = self.state.preemption_group(record.job)
+        if group not in self._leaves:
+            groups = _groups_in(self.state, record.job.queue)
+            self._leaves[group] = any(_may_all_yield(self.state, record, attempts) for attempts in groups)
+        return self._leaves[group]
+
+    def _last_of(self, queue: str) -> Key | None:
+        """The key of the attempt of a queue that is last in the running order; None without one."""
+        if queue not in self._last:
+            state = self.state
+            attempts = (attempt for group in _groups_in(state, queue) for attempt in group.values())
+            keys = (state.order(state.jobs[attempt.job.id]) for attempt in attempts)
+            self._last[queue] = max(keys, default=None)
+        return self._last[queue]
