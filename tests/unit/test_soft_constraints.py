@@ -9,7 +9,7 @@ import pytest
 from builders import World, a_job, starts
 from phalanx.cluster.cluster import Cluster, Node, StorageTier, Taint, flat
 from phalanx.protocol.reason import Reason
-from phalanx.workload.job import Toleration
+from phalanx.workload.job import NodePreference, Toleration
 
 SPARE = Taint("spare", effect="PreferNoSchedule")
 
@@ -41,6 +41,66 @@ def test_who_tolerates_it_goes_there_as_to_any_other() -> None:
     world = two_nodes()
     world.run(a_job("a", 2, tolerations=(Toleration("spare"),)))
     assert where(world, "a") == ["n0"]
+
+
+def zones(*sizes: int) -> Cluster:
+    """A node of so many GPUs in each zone a, b, …"""
+    return Cluster(tuple(Node(f"n{i}", (), size, labels=(("zone", "abc"[i]),)) for i, size in enumerate(sizes)))
+
+
+def likes(**weights: int) -> tuple[NodePreference, ...]:
+    return tuple(NodePreference("zone", zone, weight) for zone, weight in weights.items())
+
+
+def test_a_job_goes_where_it_likes_best_and_else_where_it_likes_next() -> None:
+    world = World(zones(4, 4, 4), "fifo:skip=true")
+    for name in ("one", "two", "three"):
+        world.run(a_job(name, 4, preferences=likes(c=50, b=20)))
+    assert [where(world, name) for name in ("one", "two", "three")] == [["n2"], ["n1"], ["n0"]]
+
+
+def test_a_job_avoids_what_it_dislikes_and_goes_there_all_the_same() -> None:
+    world = World(zones(4, 4), "fifo:skip=true")
+    for name in ("one", "two"):
+        world.run(a_job(name, 4, preferences=likes(a=-1)))
+    assert [where(world, name) for name in ("one", "two")] == [["n1"], ["n0"]]
+
+
+def test_a_gang_goes_to_the_best_nodes_that_hold_all_of_it() -> None:
+    """The best zone holds half of it, the best two all."""
+    world = World(zones(4, 4, 4), "fifo:skip=true")
+    world.run(a_job("gang", 2, 4, preferences=likes(c=50, b=20)))
+    assert sorted(where(world, "gang")) == ["n1", "n1", "n2", "n2"]
+
+
+def test_weights_of_one_node_are_added_up() -> None:
+    nodes = (
+        Node("n0", (), 4, labels=(("zone", "a"),)),
+        Node("n1", (), 4, labels=(("zone", "b"), ("disk", "ssd"))),
+    )
+    world = World(Cluster(nodes), "fifo:skip=true")
+    world.run(a_job("one", 4, preferences=(*likes(a=30, b=20), NodePreference("disk", "ssd", 20))))
+    assert where(world, "one") == ["n1"]
+
+
+def test_an_elastic_job_gives_up_no_size_for_what_it_likes() -> None:
+    world = World(zones(4, 4), "fifo:skip=true")
+    world.run(a_job("gang", 2, (1, 4), preferences=likes(b=1)))
+    assert sorted(where(world, "gang")) == ["n0", "n0", "n1", "n1"]
+
+
+def test_what_a_job_likes_makes_it_preempt_nothing() -> None:
+    world = World(zones(4, 4), "priority")
+    world.run(a_job("low", 4, preferences=likes(b=1)))
+    world.run(a_job("high", 4, priority=9, preferences=likes(b=1)))
+    assert (where(world, "low"), where(world, "high")) == (["n1"], ["n0"])
+
+
+def test_a_job_likes_nodes_that_others_do_not_shun() -> None:
+    """A taint counts before what a job likes, as it does for kube-scheduler unless weights are high."""
+    world = two_nodes()
+    world.run(a_job("a", 2, preferences=(NodePreference("phalanx/node", "n0", 1),)))
+    assert where(world, "a") == ["n1"]
 
 
 @pytest.mark.parametrize(("capacity_gb", "asked_gb", "fits"), [(1000, 600, True), (1000, 1200, False), (0, 5000, True)])

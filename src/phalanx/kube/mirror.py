@@ -33,9 +33,10 @@ from phalanx.kube.objects.queue import PriorityClass, VolcanoQueue
 from phalanx.kube.objects.volume import PersistentVolume, StorageClass, VolumeClaim
 from phalanx.kube.pods.demand import HOST_PORT, Demand, demand_of
 from phalanx.kube.pods.demand import PODS as POD_COUNT
+from phalanx.kube.pods.liking import is_fond
 from phalanx.kube.pods.neighbours import minds
-from phalanx.kube.pods.selection import affinity_of
-from phalanx.kube.pods.terms import apart_terms
+from phalanx.kube.pods.selection import affinity_label, affinity_of, preferred_affinities
+from phalanx.kube.pods.terms import apart_terms, liked_terms
 from phalanx.kube.pods.volumes import Volumes, claims_of
 from phalanx.kube.queues import queue_path
 
@@ -44,6 +45,8 @@ CLAIMS, VOLUMES, CLASSES = "persistentvolumeclaims", "persistentvolumes", "stora
 BUDGETS = "poddisruptionbudgets"
 PRIORITIES = "priorityclasses"
 EXACT_BELOW = 16
+PREFERRED_MAX = 256
+"""Preferred node affinities of all pending pods that are told apart: a bound on work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ class Mirror:
     `nodes_changed` whether nodes, or what is required of them, are others than before. `others_changed` whether
     volumes or budgets are. `asked` are the resources by
     name that our pods ask for. `minding` are the pods for whose sake it matters where others are: ours that mind that,
-    and all that others must be apart from.
+    and all that others must be apart from. `fond` are those for whose sake some domains are better than others.
     """
 
     def __init__(self, scheduler: str) -> None:
@@ -77,6 +80,7 @@ class Mirror:
         self.others_changed = False
         self.asked: dict[str, None] = {}
         self.minding: dict[str, None] = {}
+        self.fond: dict[str, None] = {}
         self.namespaces: dict[str, Labels] = {}
         self._claims: dict[str, VolumeClaim] = {}
         self._volumes: dict[str, PersistentVolume] = {}
@@ -107,10 +111,18 @@ class Mirror:
         return pod.spec.scheduler_name == self.scheduler
 
     def affinities(self) -> Iterable[NodeSelector]:
-        """The affinities that our pending pods require."""
+        """The affinities that our pending pods require, and the first few that they prefer."""
+        preferred: dict[str, None] = {}
         for pod in self.pods.values():
-            if self.is_ours(pod) and not pod.spec.node_name and (affinity := affinity_of(pod)) is not None:
+            if not self.is_ours(pod) or pod.spec.node_name:
+                continue
+            if (affinity := affinity_of(pod)) is not None:
                 yield affinity
+            for liked, _ in preferred_affinities(pod):
+                preferred[affinity_label(liked)] = None
+                if len(preferred) > PREFERRED_MAX:
+                    break
+                yield liked
 
     def uses(self, node: str, besides: Container[str]) -> Uses:
         """What pods use of a node, but for those that are known otherwise."""
@@ -217,6 +229,8 @@ class Mirror:
             self.pods[key] = pod
             if apart_terms(pod) or (self.is_ours(pod) and (minds(pod) or any(claims_of(pod)))):
                 self.minding[key] = None
+            if liked_terms(pod) or (self.is_ours(pod) and is_fond(pod)):
+                self.fond[key] = None
             if pod.spec.node_name:
                 self.by_node[pod.spec.node_name][key] = None
             if self.is_ours(pod):
@@ -229,12 +243,13 @@ class Mirror:
                 self.nodes_used[each.spec.node_name] = None
             if self.is_ours(each):
                 self.families[family_of(each)] = None
-        if self.is_ours(pod) and old is None and affinity_of(pod) is not None:
+        if self.is_ours(pod) and old is None and (affinity_of(pod) is not None or preferred_affinities(pod)):
             self.nodes_changed = True
 
     def _forget(self, key: str, pod: Pod) -> None:
         del self.pods[key]
         self.minding.pop(key, None)
+        self.fond.pop(key, None)
         if pod.spec.node_name:
             self.by_node[pod.spec.node_name].pop(key, None)
         if self.is_ours(pod):

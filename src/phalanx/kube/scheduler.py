@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
@@ -127,6 +128,7 @@ class Scheduler:
         mirror.families.clear()
         for family in families:
             self._look_at(family)
+        self._prefer(engine)
         events, self._events = self._events, []
         of_nodes = list(self._capacity.events())
         # What ends comes first, since its devices are free then; what is submitted comes after the nodes it may need.
@@ -222,6 +224,21 @@ class Scheduler:
                 continue
             if before.arrangement.refused or job != job_of(before, self._capacity.gpu_types):
                 self._events.append(JobChanged(job))
+
+    def _prefer(self, engine: Engine) -> None:
+        """Tells the engine what pending gangs prefer by now, for the sake of what is beside them."""
+        changed = {}
+        for tracked in self._guard.prefer(engine.state):
+            # One that fits no node by now is told so where it is arranged.
+            with suppress(RefusedError):
+                changed[tracked.job] = job_of(tracked.bundle, self._capacity.gpu_types)
+        if not changed:
+            return
+        # What was not told yet is told once.
+        for i, event in enumerate(self._events):
+            if isinstance(event, JobSubmitted | JobChanged) and event.job.id in changed:
+                self._events[i] = type(event)(changed.pop(event.job.id))
+        self._events += map(JobChanged, changed.values())
 
     def _hold(self, held: dict[str, str]) -> None:
         """Jobs that would have started where they may not are held until something changes."""

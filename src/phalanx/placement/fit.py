@@ -187,6 +187,10 @@ class Fit:
                 nodes |= tainted
         return nodes
 
+    def labelled(self, label: str, value: str) -> int:
+        """Nodes with a label."""
+        return self._labels.get((label, value), 0)
+
     def _where(self, test: Callable[[int], bool]) -> int:
         """Nodes that pass a test of what they are made of: one of each make is tested."""
         found = 0

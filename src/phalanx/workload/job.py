@@ -52,6 +52,17 @@ class Toleration:
 
 
 @dataclass(frozen=True, slots=True)
+class NodePreference:
+    """A label whose nodes a job likes by so much more than others, or less where `weight` is below zero. It rules no
+    node out; the weights of a node are added up.
+    """
+
+    label: str
+    value: str
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
 class Array:
     """Members of one submission: their indices, and how many may run at a time (0: all)."""
 
@@ -160,3 +171,4 @@ class Job:
     sweep: Sweep | None = None
     movable: bool = True
     scale: Scale | None = None
+    preferences: tuple[NodePreference, ...] = ()

@@ -50,8 +50,8 @@ def _only_pending(state: State) -> JobRecord | None:
 def _place_of(state: State, record: JobRecord) -> Placement | None:
     """Where a job would go. What takes one task anywhere need not be booked to know it."""
     job = record.asked
-    is_plain = job.parallel is None and not state.policy.chooses_places and not state.fit.shunned(job)
-    if is_plain and is_lone(job.gang):
+    is_plain = job.parallel is None and not state.policy.chooses_places
+    if is_plain and is_lone(job.gang) and not (job.preferences or state.fit.shunned(job)):
         seat = GangTrial(state.fit, state.packing, job).best_alone(job.gang.roles[0])
         return Placement(slots_of(state.topology, (seat,), 0)) if seat is not None else None
     with Transaction(state) as transaction:

@@ -270,12 +270,16 @@ def _check_values(job: Job) -> None:
     for name, values in (
         ("node_selector", job.node_selector),
         ("tolerations", job.tolerations),
+        ("preferences", job.preferences),
         ("after", job.after),
         ("labels", job.labels),
     ):
         # What has no hash cannot be looked up, and would be noticed only once the job is half in.
         if type(values) is not tuple:
             raise ValueError(f"job {job.id}: {name} must be a tuple, got {values!r}")
+    for preference in job.preferences:
+        if type(preference.weight) is not int:
+            raise ValueError(f"job {job.id}: a preference has a whole number as weight, got {preference.weight!r}")
     if job.scale is not None:
         _check_scale(job, job.scale)
     queue = job.queue

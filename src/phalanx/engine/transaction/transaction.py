@@ -14,6 +14,7 @@ from phalanx.engine.state.windows import closing
 from phalanx.engine.transaction import cells as cells_seats
 from phalanx.engine.transaction.undo_log import UndoLog
 from phalanx.placement.gang import GangTrial, Seat
+from phalanx.placement.liking import liked_first
 from phalanx.policy.view import Usage
 from phalanx.protocol.action import Repartition
 from phalanx.workload.gang import Gang, Role
@@ -137,19 +138,34 @@ class Transaction(UndoLog):
     def seat_job(self, job: Job, nodes: int = -1, crowded: bool | None = None, first_rank: int = 0) -> GangTrial | None:
         """Likewise, whatever its queue may have; on a set of nodes only, if it is given."""
         shunned = self.state.fit.shunned(job)
+        seated = None
         if shunned and nodes & ~shunned:
-            seated = self._seat_among(job, nodes & ~shunned, crowded, first_rank)
-            if seated is not None:
-                return seated
+            seated = self._seat_as_liked(job, nodes & ~shunned, crowded, first_rank)
+        if seated is None:
+            seated = self._seat_as_liked(job, nodes, crowded, first_rank)
+        if seated is not None:
+            self.note_held(seat.booking for seat in seated.seats)
+        return seated
+
+    def _seat_as_liked(self, job: Job, nodes: int, crowded: bool | None, first_rank: int) -> GangTrial | None:
+        """Likewise, on the nodes that the job likes best of those that hold as much of it as all of them do."""
+        seated = self._seat_among(job, nodes, crowded, first_rank)
+        if seated is None or not job.preferences:
+            return seated
+        count = len(seated.seats)
+        seated.undo()
+        for liked in liked_first(self.state.fit, job, nodes):
+            narrow = self._seat_among(job, liked, crowded, first_rank)
+            if narrow is not None and len(narrow.seats) >= count:
+                return narrow
+            if narrow is not None:
+                narrow.undo()
         return self._seat_among(job, nodes, crowded, first_rank)
 
     def _seat_among(self, job: Job, nodes: int, crowded: bool | None, first_rank: int) -> GangTrial | None:
         transaction = GangTrial(self.state.fit, self.state.packing, job)
         transaction.among, transaction.crowded, transaction.first_rank = nodes, crowded, first_rank
-        if not transaction.seat():
-            return None
-        self.note_held(seat.booking for seat in transaction.seats)
-        return transaction
+        return transaction if transaction.seat() else None
 
     def grow(self, attempt: AttemptRecord, role: Role, more: int) -> list[Seat]:
         """Places up to so many more members of a role beside those an attempt has."""

@@ -7,14 +7,16 @@ from dataclasses import replace
 
 from phalanx.engine.state.state import State
 from phalanx.kube.arrange.arranger import Ground, arrange
+from phalanx.kube.arrange.presumption import Presumption
 from phalanx.kube.gangs.arrangement import ANYHOW, Arrangement
 from phalanx.kube.gangs.bundle import Bundle, places_of
 from phalanx.kube.jobs.roster import Roster
-from phalanx.kube.jobs.tracked import Step
+from phalanx.kube.jobs.tracked import Step, Tracked
 from phalanx.kube.mirror import Mirror
 from phalanx.kube.objects.node import KubeNode
 from phalanx.kube.objects.pod import Pod
 from phalanx.kube.pods.budgets import keeps
+from phalanx.kube.pods.liking import Liking
 from phalanx.kube.pods.neighbours import Neighbours
 from phalanx.kube.queues import queue_refusal
 from phalanx.protocol.plan import Plan
@@ -40,6 +42,20 @@ class Guard:
             ground = self._ground(state)
             found = Arrangement(refused=lack) if lack else arrange(bundle.id, bundle.pods, ground, self.around)
         return bundle if found == bundle.arrangement else replace(bundle, arrangement=found)
+
+    def prefer(self, state: State) -> Iterator[Tracked]:
+        """Works out anew what pending gangs prefer for the sake of other pods, and gives those that prefer others."""
+        if not self._mirror.fond:
+            return
+        liking, pending = self._liking(), [each for each in self._roster.tracked.values() if each.step is Step.PENDING]
+        presumption = Presumption(self._mirror.nodes, self._free(state), liking)
+        for tracked in sorted(pending, key=lambda each: -each.bundle.rank):
+            if liking.is_weary:
+                return
+            found = presumption.preferences(tracked.bundle)
+            if found != tracked.bundle.preferences:
+                tracked.bundle = replace(tracked.bundle, preferences=found)
+                yield tracked
 
     def veto(self, plan: Plan) -> dict[str, str]:
         """The first job of a plan that may not start so, with why; none if all may."""
@@ -72,14 +88,25 @@ class Guard:
 
     def around(self) -> Neighbours:
         """The pods that are placed, or are being bound."""
+        found = Neighbours(self._mirror.nodes, self._mirror.namespaces, self._mirror.storage)
+        for pod, node in self._placed():
+            found.add(pod, node)
+        return found
+
+    def _liking(self) -> Liking:
+        """Likewise, as far as pods like or dislike to be beside them."""
+        found = Liking(self._mirror.nodes, self._mirror.namespaces)
+        for pod, node in self._placed():
+            found.add(pod, node)
+        return found
+
+    def _placed(self) -> Iterator[tuple[Pod, KubeNode]]:
         mirror, owner = self._mirror, self._roster.owner
-        found = Neighbours(mirror.nodes, mirror.namespaces, mirror.storage)
         for key, pod in mirror.pods.items():
             tracked = owner.get(key)
             name = pod.spec.node_name or (tracked.nodes.get(key, "") if tracked is not None else "")
             if name in mirror.nodes and not pod.is_over:
-                found.add(pod, mirror.nodes[name])
-        return found
+                yield pod, mirror.nodes[name]
 
     def _kept(self, victim: str) -> str:
         """What keeps the pods of an attempt from being evicted all at once."""
@@ -110,8 +137,14 @@ class Guard:
             self._mirror.namespaces,
             self._levels,
             {name: state.topology.nodes[number].gpus for name, number in names.items()},
-            {name: state.capacity.free[number].bit_count() for name, number in names.items()},
+            self._free(state),
         )
+
+    def _free(self, state: State) -> dict[str, int]:
+        """How many GPUs each node has free: of one that the engine has not heard of yet, none."""
+        free = dict.fromkeys(self._mirror.nodes, 0)
+        free.update((name, state.capacity.free[number].bit_count()) for name, number in state.topology.number.items())
+        return free
 
 
 def is_never(pods: Iterable[Pod]) -> bool:

@@ -9,10 +9,10 @@ from phalanx.kube.gangs.arrangement import ANYHOW, Arrangement, eligible_label
 from phalanx.kube.objects.pod import Pod
 from phalanx.kube.pods.demand import PODS, Demand, demand_of
 from phalanx.kube.pods.saving import saving_of
-from phalanx.kube.pods.selection import YES, limits_of
+from phalanx.kube.pods.selection import YES, affinity_label, limits_of, preferred_affinities
 from phalanx.placement.placement import Placement
 from phalanx.workload.gang import ANYWHERE, Gang, Role, Task, Topology
-from phalanx.workload.job import Job, Toleration
+from phalanx.workload.job import Job, NodePreference, Toleration
 
 GRACE_MAX_S = 3600
 GpuTypes = Mapping[str, tuple[str, ...]]
@@ -26,7 +26,8 @@ class RefusedError(ValueError):
 @dataclass(frozen=True, slots=True)
 class Bundle:
     """Pods that start together. `topology` is the label that their nodes must have alike; a gang that `is_kept` may not
-    be evicted as long as it runs. `priority` is that of their group, where it says one.
+    be evicted as long as it runs. `priority` is that of their group, where it says one. `preferences` are what they
+    prefer for the sake of pods that are there; what their own node affinity prefers they say themselves.
     """
 
     id: str
@@ -36,6 +37,7 @@ class Bundle:
     arrangement: Arrangement = ANYHOW
     is_kept: bool = False
     priority: int | None = None
+    preferences: tuple[NodePreference, ...] = ()
 
     @property
     def rank(self) -> int:
@@ -98,7 +100,14 @@ def job_of(bundle: Bundle, gpu_types: GpuTypes) -> Job:
         grace_ms=1000 * grace_s(bundle.pods),
         preemptible=not bundle.is_kept,
         movable=False,
+        preferences=(*_preferred_by(bundle.pods), *bundle.preferences),
     )
+
+
+def _preferred_by(pods: tuple[Pod, ...]) -> tuple[NodePreference, ...]:
+    """What the node affinity of some pods prefers: what several say alike counts once."""
+    found = {(affinity_label(affinity), weight): None for pod in pods for affinity, weight in preferred_affinities(pod)}
+    return tuple(NodePreference(label, YES, weight) for label, weight in found)
 
 
 def running_job_of(bundle: Bundle, gpu_types: GpuTypes) -> Job:

@@ -53,10 +53,20 @@ class NodeSelector(Wire, frozen=True):
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
+class PreferredNodes(Wire, frozen=True):
+    """Nodes that a pod prefers, by so much."""
+
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
 class NodeAffinity(Wire, frozen=True):
-    """On which nodes a pod must run. Preferences are not read."""
+    """On which nodes a pod must run, and on which it should."""
 
     required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+    preferred: list[PreferredNodes] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
 
 
 class LabelSelector(Wire, frozen=True):
@@ -77,16 +87,26 @@ class PodAffinityTerm(Wire, frozen=True):
     mismatch_label_keys: list[str] | None = None
 
 
+class PreferredPods(Wire, frozen=True):
+    """Pods that a pod prefers to be near, or apart from, by so much."""
+
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
 class PodAffinity(Wire, frozen=True):
-    """Beside which pods a pod must, or must not, run. Preferences are not read."""
+    """Beside which pods a pod must, or must not, run, and beside which it should or should not."""
 
     required: list[PodAffinityTerm] | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
     )
+    preferred: list[PreferredPods] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
 
 
 class Affinity(Wire, frozen=True):
-    """Where a pod must run."""
+    """Where a pod must run, and where it should."""
 
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None

@@ -21,10 +21,23 @@ NO_VALUE = "-"
 """Stands for the empty value of a taint, which a toleration without a value would not tell from any other."""
 
 
+PREFERRED_MAX = 16
+"""Preferred node affinities of a pod that are looked at, the heaviest."""
+
+
 def affinity_of(pod: Pod) -> NodeSelector | None:
     """The required node affinity of a pod."""
     affinity = pod.spec.affinity
     return affinity.node_affinity.required if affinity is not None and affinity.node_affinity is not None else None
+
+
+def preferred_affinities(pod: Pod) -> tuple[tuple[NodeSelector, int], ...]:
+    """The nodes that a pod prefers, the heaviest of its preferences first."""
+    affinity = pod.spec.affinity
+    node_affinity = affinity.node_affinity if affinity is not None else None
+    found = node_affinity.preferred if node_affinity is not None else None
+    heaviest = sorted(found or (), key=lambda each: -each.weight)[:PREFERRED_MAX]
+    return tuple((NodeSelector((each.preference,)), each.weight) for each in heaviest)
 
 
 def admits(pod: Pod, node: KubeNode) -> bool:

@@ -44,6 +44,13 @@ class Spread:
         """How many pods that count are in the domain of a node."""
         return self._counts.get((node.metadata.labels or {}).get(self.key, ""), 0)
 
+    def crowds(self) -> dict[str, int]:
+        """How many pods that count each domain has beyond the one with the fewest, as parts of a hundred."""
+        least, most = min(self._counts.values(), default=0), max(self._counts.values(), default=0)
+        return {
+            value: 100 * (count - least) // (most - least) for value, count in self._counts.items() if count > least
+        }
+
     def _fewest(self) -> int:
         if self._least is None:
             few = len(self._counts) < self._constraint.min_domains

@@ -32,6 +32,25 @@ def spreads(pod: Pod) -> tuple[SpreadConstraint, ...]:
     return tuple(each for each in found if each.when_unsatisfiable == "DoNotSchedule")
 
 
+def liked_terms(pod: Pod) -> tuple[tuple[PodAffinityTerm, int], ...]:
+    """The pods that a pod likes to be near, by so much; by less than nothing, apart from."""
+    affinity = pod.spec.affinity
+    if affinity is None:
+        return ()
+    near = affinity.pod_affinity.preferred if affinity.pod_affinity is not None else None
+    apart = affinity.pod_anti_affinity.preferred if affinity.pod_anti_affinity is not None else None
+    return (
+        *((each.pod_affinity_term, each.weight) for each in near or ()),
+        *((each.pod_affinity_term, -each.weight) for each in apart or ()),
+    )
+
+
+def liked_spreads(pod: Pod) -> tuple[SpreadConstraint, ...]:
+    """The domains over which a pod should be spread."""
+    found = pod.spec.topology_spread_constraints or ()
+    return tuple(each for each in found if each.when_unsatisfiable == "ScheduleAnyway")
+
+
 def means(term: PodAffinityTerm, pod: Pod, other: Pod, namespaces: Namespaces) -> bool:
     """Whether a term of a pod means another pod."""
     return (
