@@ -26,11 +26,17 @@ POD_PATH = "/api/v1/namespaces/default/pods"
 
 
 @contextmanager
-def scheduling(cluster: KubeCluster, volcano_jobs: bool = False) -> Iterator[Run]:
+def scheduling(
+    cluster: KubeCluster, volcano_jobs: bool = False, preempt_others_below: int | None = None
+) -> Iterator[Run]:
     """A scheduler that runs meanwhile, in a thread, with what makes the pods of Volcano's Jobs if that is asked for."""
     failures: list[BaseException] = []
     with cluster.scheduler_client() as client:
-        run = Run(client, Settings(), jobs=Controller(client, "phalanx") if volcano_jobs else None)
+        run = Run(
+            client,
+            Settings(preempt_others_below=preempt_others_below),
+            jobs=Controller(client, "phalanx") if volcano_jobs else None,
+        )
         ready = threading.Event()
 
         def work() -> None:

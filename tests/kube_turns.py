@@ -64,10 +64,11 @@ class Site:
         nodes: int | Iterable[dict[str, Any]] = 2,
         pods: Iterable[Pod] = (),
         groups: Iterable[dict[str, Any]] = (),
+        others_below: int | None = None,
     ) -> None:
         self.now = 1_000_000
         self.asked = Notebook()
-        self.mirror = Mirror("phalanx")
+        self.mirror = Mirror("phalanx", others_below)
         written = [node(f"n{i}") for i in range(nodes)] if isinstance(nodes, int) else nodes
         self.mirror.take(Listed(NODES, tuple(map(as_node, written))))
         self.mirror.take(Listed(PODS, tuple(pods)))

@@ -55,6 +55,12 @@ if TYPE_CHECKING:
     help="After this time without a renewal another replica takes over.",
 )
 @click.option(
+    "--preempt-others-below",
+    type=int,
+    metavar="PRIORITY",
+    help="Evict pods of other schedulers with GPUs and a priority below this for pods of a higher one. Default: never.",
+)
+@click.option(
     "--volcano-jobs",
     is_flag=True,
     help="Make the pods of Volcano Jobs too (batch.volcano.sh), for clusters without Volcano's own controller.",
@@ -68,6 +74,7 @@ def kube(
     journal: str | None,
     lease: str | None,
     lease_duration: int,
+    preempt_others_below: int | None,
     volcano_jobs: bool,
 ) -> None:
     """Schedule the pods of a Kubernetes cluster that name this scheduler, gangs all or nothing."""
@@ -77,7 +84,7 @@ def kube(
     from phalanx.simulate.plugins import resolve_policy
 
     access = find_access(kubeconfig, context, os.environ)
-    settings = Settings(scheduler_name, resolve_policy(policy), topology or TOPOLOGY_LABELS)
+    settings = Settings(scheduler_name, resolve_policy(policy), topology or TOPOLOGY_LABELS, preempt_others_below)
     leased = _lease(lease, lease_duration) if lease is not None else None
     with contextlib.ExitStack() as stack:
         file: BinaryIO | None = stack.enter_context(Path(journal).open("wb")) if journal is not None else None

@@ -44,6 +44,9 @@ PODS, NODES, NAMESPACES = "pods", "nodes", "namespaces"
 CLAIMS, VOLUMES, CLASSES = "persistentvolumeclaims", "persistentvolumes", "storageclasses"
 BUDGETS = "poddisruptionbudgets"
 PRIORITIES = "priorityclasses"
+MIRROR_POD = "kubernetes.io/config.mirror"
+"""The annotation of a pod that a kubelet runs by itself."""
+
 EXACT_BELOW = 16
 PREFERRED_MAX = 256
 """Preferred node affinities of all pending pods that are told apart: a bound on work."""
@@ -65,10 +68,13 @@ class Mirror:
     volumes or budgets are. `asked` are the resources by
     name that our pods ask for. `minding` are the pods for whose sake it matters where others are: ours that mind that,
     and all that others must be apart from. `fond` are those for whose sake some domains are better than others.
+    `others` are the bound pods of other schedulers that may be evicted: those of a priority below `others_below`.
     """
 
-    def __init__(self, scheduler: str) -> None:
+    def __init__(self, scheduler: str, others_below: int | None = None) -> None:
         self.scheduler = scheduler
+        self._others_below = others_below
+        self.others: dict[str, None] = {}
         self.nodes: dict[str, KubeNode] = {}
         self.pods: dict[str, Pod] = {}
         self.groups: Groups = {}
@@ -109,6 +115,16 @@ class Mirror:
     def is_ours(self, pod: Pod) -> bool:
         """Whether a pod asks for this scheduler."""
         return pod.spec.scheduler_name == self.scheduler
+
+    def makes_way(self, pod: Pod) -> bool:
+        """Whether a bound pod of another scheduler may be evicted. One of a DaemonSet would be back at once."""
+        if self._others_below is None or self.is_ours(pod) or not pod.spec.node_name:
+            return False
+        owners = pod.metadata.owner_references or ()
+        is_bound_to_node = MIRROR_POD in (pod.metadata.annotations or {}) or any(
+            each.kind in ("DaemonSet", "Node") for each in owners
+        )
+        return pod.spec.priority < self._others_below and not is_bound_to_node and _demand(pod).gpus > 0
 
     def affinities(self) -> Iterable[NodeSelector]:
         """The affinities that our pending pods require, and the first few that they prefer."""
@@ -231,6 +247,9 @@ class Mirror:
                 self.minding[key] = None
             if liked_terms(pod) or (self.is_ours(pod) and is_fond(pod)):
                 self.fond[key] = None
+            if self.makes_way(pod) and not (pod.is_over or pod.is_leaving):
+                self.others[key] = None
+                self._ask(pod)
             if pod.spec.node_name:
                 self.by_node[pod.spec.node_name][key] = None
             if self.is_ours(pod):
@@ -243,6 +262,8 @@ class Mirror:
                 self.nodes_used[each.spec.node_name] = None
             if self.is_ours(each):
                 self.families[family_of(each)] = None
+            elif self.makes_way(each):
+                self.families[key] = None
         if self.is_ours(pod) and old is None and (affinity_of(pod) is not None or preferred_affinities(pod)):
             self.nodes_changed = True
 
@@ -250,6 +271,7 @@ class Mirror:
         del self.pods[key]
         self.minding.pop(key, None)
         self.fond.pop(key, None)
+        self.others.pop(key, None)
         if pod.spec.node_name:
             self.by_node[pod.spec.node_name].pop(key, None)
         if self.is_ours(pod):

@@ -54,7 +54,7 @@ class Run:
         self._lease = lease
         self._journal = journal
         self._inbox: Inbox = queue.SimpleQueue()
-        self.mirror = Mirror(settings.scheduler)
+        self.mirror = Mirror(settings.scheduler, settings.preempt_others_below)
         self._may = lease.holds if lease is not None else _always
         self.binder = Binder(client, self._inbox.put, self._may)
         self._reporter = Reporter(client)

@@ -18,6 +18,7 @@ from phalanx.kube.gangs.bundle import Bundle, RefusedError, job_of, places_of
 from phalanx.kube.gangs.forming import form
 from phalanx.kube.gangs.groups import Family, GroupRef
 from phalanx.kube.jobs.adoption import Adoption
+from phalanx.kube.jobs.others import Others
 from phalanx.kube.jobs.roster import Roster
 from phalanx.kube.jobs.tracked import Step, Tracked
 from phalanx.kube.mirror import Mirror
@@ -48,11 +49,14 @@ EXPLAINED_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a cluster is scheduled."""
+    """How a cluster is scheduled. Pods of other schedulers may be evicted if their priority is below
+    `preempt_others_below`; none may if it is None.
+    """
 
     scheduler: str = "phalanx"
     policy: str = "phalanx"
     topology: tuple[str, ...] = TOPOLOGY_LABELS
+    preempt_others_below: int | None = None
 
 
 class Scheduler:
@@ -64,6 +68,7 @@ class Scheduler:
         self._reporter = reporter
         self._settings = settings
         self.roster = Roster(mirror)
+        self._others = Others(mirror, self.roster)
         self._guard = Guard(mirror, self.roster, settings.topology)
         self._capacity = Capacity(
             mirror, settings.topology, self.roster.owner, self._guard.arrangements, self.roster.held, self.roster.levels
@@ -130,11 +135,14 @@ class Scheduler:
             self._look_at(family)
         self._prefer(engine)
         events, self._events = self._events, []
+        appeared = self._others.appeared()
         of_nodes = list(self._capacity.events())
         # What ends comes first, since its devices are free then; what is submitted comes after the nodes it may need.
         ended = [event for event in events if not isinstance(event, JobSubmitted | JobChanged)]
         submitted = [event for event in events if isinstance(event, JobSubmitted | JobChanged)]
-        for event, why in engine.take((*ended, *of_nodes, *submitted), now):
+        engine.take((*ended, *of_nodes), now)
+        self._adopt(appeared, engine, now)
+        for event, why in engine.take(submitted, now):
             self._refused(event, why)
         plan, held = engine.decide(now, self._guard.veto)
         self._hold(held)
@@ -142,6 +150,14 @@ class Scheduler:
             self._carry_out(action)
         self._explain(engine)
         self._reporter.conflicts(mirror.queues, self._capacity.conflicts)
+
+    def _adopt(self, appeared: list[Tracked], engine: Engine, now: int) -> None:
+        """Has the engine know of pods of others that may make way. What it cannot know is foreign use again."""
+        if not appeared:
+            return
+        for action in self._others.adopt(appeared, engine, self._capacity.gpu_types, now):
+            self._carry_out(action)
+        engine.take(self._capacity.events(), now)
 
     @property
     def is_due(self) -> bool:
@@ -355,6 +371,11 @@ class Scheduler:
                 # It runs where Kubernetes says that it does: from now on it counts as foreign use.
                 self._events += (JobCancelled(tracked.job, "it runs where it was not planned"), Done(action.id))
                 self._drop(tracked)
+                self._others.leave(tracked.uids.values())
+            case Stop() if self._is_gone_with_node(tracked):
+                # What becomes of it is not for this scheduler to say.
+                self._events += (JobCancelled(tracked.job, "its node is gone"), Done(action.id))
+                self._drop(tracked)
             case Stop(reason=reason):
                 tracked.stop, tracked.stop_reason = action.id, reason
                 if tracked.awaits:
@@ -363,6 +384,11 @@ class Scheduler:
                     self._evict(tracked)
             case _:
                 self._events.append(Failed(action.id, "Kubernetes cannot do that", retryable=False))
+
+    def _is_gone_with_node(self, tracked: Tracked) -> bool:
+        """Whether this is a pod of another scheduler on a node that is deleted."""
+        on_nodes = any(node in self._mirror.nodes for node in tracked.nodes.values())
+        return not on_nodes and self._others.is_other(tracked.bundle.pods)
 
     def _start(self, tracked: Tracked, action: Start, places: tuple[tuple[Pod, str], ...]) -> None:
         refusal = self._guard.refusal(places)

@@ -22,6 +22,7 @@ from phalanx.kube.queues import queue_refusal
 from phalanx.protocol.plan import Plan
 
 NEVER = "it would have to evict other pods, and its preemptionPolicy is Never"
+NO_LOWER = "it would have to evict pods of another scheduler whose priority is no lower"
 
 
 class Guard:
@@ -66,6 +67,8 @@ class Guard:
                 continue
             if claim.victims and is_never(tracked.bundle.pods):
                 return {claim.job: NEVER}
+            if any(self._is_no_lower(victim, tracked.bundle.rank) for victim in claim.victims):
+                return {claim.job: NO_LOWER}
             if kept := next(filter(None, map(self._kept, claim.victims)), ""):
                 return {claim.job: f"it would have to evict other pods, and {kept}"}
             if self._mirror.minding:
@@ -107,6 +110,13 @@ class Guard:
             name = pod.spec.node_name or (tracked.nodes.get(key, "") if tracked is not None else "")
             if name in mirror.nodes and not pod.is_over:
                 yield pod, mirror.nodes[name]
+
+    def _is_no_lower(self, victim: str, rank: int) -> bool:
+        """Whether an attempt is a pod of another scheduler whose priority is no lower than that: quotas move none."""
+        tracked = self._roster.tracked.get(victim.rpartition("/")[0])
+        if tracked is None or any(map(self._mirror.is_ours, tracked.bundle.pods)):
+            return False
+        return tracked.bundle.rank >= rank
 
     def _kept(self, victim: str) -> str:
         """What keeps the pods of an attempt from being evicted all at once."""
