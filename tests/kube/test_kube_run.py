@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -241,3 +242,23 @@ def test_the_verb_ends_with_what_the_server_says_to_a_stranger(cluster: KubeClus
     assert (
         b'403: nodes is forbidden: User "weak" cannot list' in refused.stderr or b"pods is forbidden" in refused.stderr
     )
+
+
+def test_other_verbs_read_the_journal_of_a_scheduler_that_was_killed(
+    api: Client, cluster: KubeCluster, tmp_path: Path
+) -> None:
+    create(api, node("n0"))
+    journal = tmp_path / "journal"
+    with verb(cluster, "--journal", str(journal)) as process:
+        assert process.stderr is not None
+        assert b"scheduling" in process.stderr.readline()
+        create(api, pod("first", 8))
+        wait_for("the first is bound", lambda: "first" in nodes_of(api))
+        create(api, pod("second", 8))
+        wait_for("the second says why", lambda: "8 GPUs" in reason(api, "second"))
+        process.kill()
+    told = json.loads(phalanx("why", "default/second", "--state", str(journal), "-o", "json").stdout)
+    assert "8 GPUs" in told["why"]
+    futures = json.loads(phalanx("what-if", "--add-nodes", "1", "--state", str(journal), "-o", "json").stdout)
+    assert [futures[each]["started"] for each in ("as_it_is", "what_if")] == [1, 2]
+    assert phalanx("replay", "--verify", str(journal)).returncode == 0

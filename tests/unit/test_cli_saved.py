@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from builders import World, a_job
 from phalanx.cli.exit import Exit
@@ -214,6 +215,32 @@ def test_a_torn_or_foreign_archive_is_no_bundle(refusal: Any, world: World, tmp_
         assert "torn or no debug bundle" in refusal(*verb, str(torn))
         assert "no debug bundle: there is no journal.jsonl in it" in refusal(*verb, str(foreign))
         assert "No such file" in refusal(*verb, str(tmp_path / "nowhere.zip"))
+
+
+def test_a_journal_is_read_up_to_a_line_that_was_not_written_to_its_end(world: World, tmp_path: Path) -> None:
+    """A scheduler that writes it still, or was killed while it did."""
+    torn = tmp_path / "journal"
+    torn.write_bytes(b"".join(line + b"\n" for line in world.journal.lines()) + b'{"seq":7,"no')
+    for verb in (("why", "b", "--state", str(torn)), ("replay", "--verify", str(torn))):
+        result = CliRunner().invoke(cli, list(verb))
+        assert result.exit_code == Exit.OK
+        assert result.stderr == f"note: {torn}: its last line was not written to its end; it is left out\n"
+
+
+def test_a_file_of_one_line_that_is_no_record_is_no_journal(refusal: Any, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("sun")
+    assert "journal line 1: not a journal record" in refusal("replay", str(other))
+
+
+def test_what_if_says_how_many_jobs_start_where_none_says_how_long_it_takes(say: Any, tmp_path: Path) -> None:
+    made = World(flat(1, 8), "fifo")
+    made.run(a_job("a", 8))
+    made.submit(a_job("b", 8), after_ms=10_000)
+    journal = tmp_path / "journal"
+    journal.write_bytes(b"".join(line + b"\n" for line in made.journal.lines()))
+    told = say("what-if", "--add-nodes", "1", "--state", str(journal))
+    assert [told[future]["started"] for future in ("as_it_is", "what_if")] == [1, 2]
 
 
 @pytest.fixture

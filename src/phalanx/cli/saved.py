@@ -147,11 +147,14 @@ def _records(lines: Iterable[bytes], source: str) -> Iterator[tuple[Record, byte
     is_empty = True
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            is_empty = False
             try:
                 record = decode(line)
             except ValueError as error:
+                if not (is_empty or line.endswith(b"\n")):
+                    click.echo(f"note: {source}: its last line was not written to its end; it is left out", err=True)
+                    return
                 raise FileError(f"{source}: journal line {number}: {error}") from error
+            is_empty = False
             if isinstance(record.body, ClusterDefined | PolicyChanged):
                 _have_policy(record.body.policy, source)
             yield record, line.rstrip(b"\r\n")

@@ -21,6 +21,7 @@ COLUMNS = (
     Column("future"),
     Column("policy"),
     Column("jobs"),
+    Column("started"),
     Column("finished"),
     Column("mean_jct", "MEAN JCT"),
     Column("mean_wait", "MEAN WAIT"),
@@ -81,6 +82,8 @@ def show_futures(base: Future, changed: Future, when: Callable[[int], str], outp
 def _row(name: str, future: Future) -> dict[str, Any]:
     held = future["gpu_allocated"]
     return {
+        # A server of an older release does not say it.
+        "started": None,
         **future,
         "future": name,
         "mean_jct": _span(future["mean_jct_s"]),

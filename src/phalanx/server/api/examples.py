@@ -65,6 +65,7 @@ _RESERVATION = {"job": "4822", "at_ms": _AT_MS + 3_600_000, "nodes": ["n0", "n1"
 _FUTURE = {
     "policy": "srtf",
     "jobs": 40,
+    "started": 40,
     "finished": 40,
     "unfinished": 0,
     "makespan_s": 7_200.0,

@@ -94,6 +94,7 @@ class Future:
         return {
             "policy": self.state.policy.spec,
             "jobs": len(live),
+            "started": sum(each.first_start_ms is not None for each in live),
             "finished": len(done),
             "unfinished": len(live) - len(done),
             "makespan_s": span_ms / 1000 if done else None,

@@ -145,6 +145,7 @@ class FutureModel(Answered):
 
     policy: str
     jobs: int
+    started: int = Field(description="Those that run now or start by then.")
     finished: int
     unfinished: int
     makespan_s: float | None
