@@ -117,7 +117,7 @@ def test_what_pods_prefer_is_worked_out_anew_while_they_wait() -> None:
 
 
 def test_more_preferences_than_are_looked_at_keep_the_heaviest() -> None:
-    light = [in_zone(f"z{i}", 1) for i in range(500)]
+    light = [in_zone(f"z{i}", 1) for i in range(200)]
     site = Site(nodes(2, 2), [as_pod(pod("p", affinity=of_nodes(*light, in_zone("b", 100))))])
     assert bound(site) == {"p": "n1"}
     assert len(site.state.jobs[site.asked.binds[0][0]].job.preferences) == 16

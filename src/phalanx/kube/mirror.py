@@ -38,6 +38,7 @@ from phalanx.kube.pods.neighbours import minds
 from phalanx.kube.pods.selection import affinity_label, affinity_of, preferred_affinities
 from phalanx.kube.pods.terms import apart_terms, liked_terms
 from phalanx.kube.pods.volumes import Volumes, claims_of
+from phalanx.kube.pods.words import WORDS_MAX, too_wordy, without_words, words_of
 from phalanx.kube.queues import queue_path
 
 PODS, NODES, NAMESPACES = "pods", "nodes", "namespaces"
@@ -69,6 +70,7 @@ class Mirror:
     name that our pods ask for. `minding` are the pods for whose sake it matters where others are: ours that mind that,
     and all that others must be apart from. `fond` are those for whose sake some domains are better than others.
     `others` are the bound pods of other schedulers that may be evicted: those of a priority below `others_below`.
+    `wordy` are pods of which too much is said to look through, with a line that says so.
     """
 
     def __init__(self, scheduler: str, others_below: int | None = None) -> None:
@@ -87,6 +89,7 @@ class Mirror:
         self.asked: dict[str, None] = {}
         self.minding: dict[str, None] = {}
         self.fond: dict[str, None] = {}
+        self.wordy: dict[str, str] = {}
         self.namespaces: dict[str, Labels] = {}
         self._claims: dict[str, VolumeClaim] = {}
         self._volumes: dict[str, PersistentVolume] = {}
@@ -242,6 +245,9 @@ class Mirror:
         if old is not None:
             self._forget(key, old)
         if not gone:
+            if (size := words_of(pod)) > WORDS_MAX:
+                self.wordy[key] = too_wordy(size)
+                pod = without_words(pod)
             self.pods[key] = pod
             if apart_terms(pod) or (self.is_ours(pod) and (minds(pod) or any(claims_of(pod)))):
                 self.minding[key] = None
@@ -271,6 +277,7 @@ class Mirror:
         del self.pods[key]
         self.minding.pop(key, None)
         self.fond.pop(key, None)
+        self.wordy.pop(key, None)
         self.others.pop(key, None)
         if pod.spec.node_name:
             self.by_node[pod.spec.node_name].pop(key, None)

@@ -17,6 +17,12 @@ _FACTORS = {
 }
 BYTES_PER_MB = 1 << 20
 
+MOST = Decimal(1 << 50)
+"""A number beyond this counts as this: more than any node has, and little enough to be added up and written down."""
+
+LARGEST = Decimal(10) ** 30
+"""Likewise of an amount as it is written, of which there may be thousandths and bytes."""
+
 
 @lru_cache(maxsize=10_000)
 def quantity(written: str | int | float) -> Decimal:
@@ -25,16 +31,20 @@ def quantity(written: str | int | float) -> Decimal:
     if found is None or found[2] not in _FACTORS:
         raise ValueError(f"expected a quantity such as 16, 500m or 64Gi, got {written!r}")
     try:
-        return Decimal(found[1]) * _FACTORS[found[2]]
+        return _within(Decimal(found[1]) * _FACTORS[found[2]], LARGEST)
     except ArithmeticError:
         raise ValueError(f"expected a quantity such as 16, 500m or 64Gi, got {written!r}") from None
 
 
 def up(amount: Decimal) -> int:
     """A whole number that is at least so much: for what is asked for."""
-    return int(amount.to_integral_value(ROUND_CEILING))
+    return int(_within(amount, MOST).to_integral_value(ROUND_CEILING))
 
 
 def down(amount: Decimal) -> int:
     """A whole number that is at most so much: for what there is."""
-    return int(amount.to_integral_value(ROUND_FLOOR))
+    return int(_within(amount, MOST).to_integral_value(ROUND_FLOOR))
+
+
+def _within(amount: Decimal, most: Decimal) -> Decimal:
+    return max(min(amount, most), -most)

@@ -36,7 +36,12 @@ class Guard:
     def arrange(self, bundle: Bundle, state: State) -> Bundle:
         """A bundle, arranged anew."""
         found = ANYHOW
-        if refusal := queue_refusal(bundle.queue, self._mirror.queues):
+        wordy = next(
+            (self._mirror.wordy[pod.metadata.key] for pod in bundle.pods if pod.metadata.key in self._mirror.wordy), ""
+        )
+        if wordy:
+            found = Arrangement(refused=wordy)
+        elif refusal := queue_refusal(bundle.queue, self._mirror.queues):
             found = Arrangement(refused=refusal)
         elif self._mirror.minding:
             lack = next(filter(None, map(self._mirror.storage.lack, bundle.pods)), "")

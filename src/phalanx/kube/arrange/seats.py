@@ -30,7 +30,11 @@ class Seats:
         return all(self._seat(pod) for pod in pods)
 
     def _seat(self, pod: Pod) -> bool:
-        gpus = demand_of(pod).gpus
+        try:
+            gpus = demand_of(pod).gpus
+        except ValueError:
+            # What it asks for is refused where that is looked at.
+            gpus = 0
         self.refusals.clear()
         open_ = []
         for name, node in self._nodes.items():

@@ -33,6 +33,12 @@ TIER_LABEL = "volcano.sh/tier-"
 GANG_ANNOTATION = "phalanx.dev/gang"
 """Has the pods of one owner start together: `true` for all that a Job has at a time, or a number of pods."""
 
+SHOWN_MAX = 60
+"""Characters of a value that are repeated where it is refused."""
+
+DIGITS_MAX = 9
+"""Digits of a number of pods."""
+
 JOB_SET_LABEL = "jobset.sigs.k8s.io/jobset-name"
 LEADER_WORKER_SET_LABEL = "leaderworkerset.sigs.k8s.io/name"
 GROUP_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/group-index"
@@ -102,23 +108,29 @@ def said_by(pod: Pod, dialect: str) -> PodGroup | None:
     said = (pod.metadata.annotations or {}).get(
         SIZE_ANNOTATION if dialect == LEADER_WORKER_SET else GANG_ANNOTATION, ""
     )
-    return PodGroup(spec=PodGroupSpec(min_member=int(said))) if said.isdecimal() and said.isascii() else None
+    is_number = said.isdecimal() and said.isascii() and len(said) <= DIGITS_MAX
+    return PodGroup(spec=PodGroupSpec(min_member=int(said))) if is_number else None
 
 
 def missing(family: GroupRef, pod: Pod) -> str:
     """What a pod waits for whose group is not known."""
     if family.dialect == OWN:
         said = (pod.metadata.annotations or {}).get(GANG_ANNOTATION)
-        return f"annotation {GANG_ANNOTATION}: expected true on pods of a Job, or a number of pods; got {said!r}"
+        return f"annotation {GANG_ANNOTATION}: expected true on pods of a Job, or a number of pods; got {shown(said)}"
     if family.dialect == LEADER_WORKER_SET:
         said = (pod.metadata.annotations or {}).get(SIZE_ANNOTATION)
-        return f"annotation {SIZE_ANNOTATION}: expected a number of pods; got {said!r}"
+        return f"annotation {SIZE_ANNOTATION}: expected a number of pods; got {shown(said)}"
     return f"{family} is not there yet"
 
 
 def family_of(pod: Pod) -> Family:
     """The group of a pod, or the pod alone."""
     return group_of(pod) or pod.metadata.key
+
+
+def shown(said: str | None) -> str:
+    """What was written, so short that what is said of it can be read."""
+    return repr(said if said is None or len(said) <= SHOWN_MAX else f"{said[:SHOWN_MAX]}…")
 
 
 def topology_of(group: PodGroup) -> str:

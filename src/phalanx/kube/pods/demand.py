@@ -43,6 +43,9 @@ class Demand:
 def demand_of(pod: Pod) -> Demand:
     """What a pod takes. A quantity that is none raises ValueError."""
     amounts = requests_of(pod)
+    below = [name for name, amount in amounts.items() if amount < 0]
+    if below:
+        raise ValueError(f"it asks for {amounts[below[0]]} of {below[0]}; expected at least 0")
     kinds = [name for name in GPU_RESOURCES if amounts.get(name)]
     if len(kinds) > 1:
         raise ValueError(f"it asks for GPUs of {' and '.join(kinds)}; expected one kind")

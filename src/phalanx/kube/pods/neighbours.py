@@ -35,6 +35,7 @@ class Neighbours:
         self._placed: list[tuple[Pod, KubeNode]] = []
         self._shy: list[tuple[Pod, KubeNode]] = []
         self._rules: dict[bytes, _Rules] = {}
+        self._written: dict[tuple[str, str], bytes] = {}
 
     def add(self, pod: Pod, node: KubeNode) -> None:
         """Has a pod be on a node from now on."""
@@ -57,7 +58,10 @@ class Neighbours:
         return tuple(each.count(node) for each in self._rules_of(pod).spreads)
 
     def _rules_of(self, pod: Pod) -> _Rules:
-        key = _written(pod)
+        version = pod.metadata.uid, pod.metadata.resource_version
+        key = self._written.get(version)
+        if key is None:
+            key = self._written[version] = _written(pod)
         rules = self._rules.get(key)
         if rules is None:
             rules = self._rules[key] = _Rules(pod, self._nodes.values(), self._namespaces)
