@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from phalanx.cluster.cluster import NODE, Cluster, Node, Overcommit, Taint, flat
 from phalanx.workload.gang import Gang, Role, Task, Topology
-from phalanx.workload.job import After, Array, Checkpointing, Dependency, Job, Kind, Toleration
+from phalanx.workload.job import After, Array, Checkpointing, Dependency, Job, Kind
 from phalanx.workload.share import ShareAsk, fraction_ask, mig_ask, mps_ask, turn_ask
+from phalanx.workload.toleration import Toleration
 
 SPLIT = (("socket", 2),)
 

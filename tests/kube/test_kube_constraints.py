@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kube_cluster import KubeCluster, create, wait_for
-from kube_objects import node, pod
+from kube_objects import group, node, pod
 from kube_site import create_priority, gang, nodes_of, reason, scheduling
 from phalanx.kube.api.client import Client
 
@@ -191,6 +191,19 @@ def test_a_pod_is_spread_beside_those_that_are_there(api: Client, cluster: KubeC
         assert "s" not in nodes_of(api)
         api.delete("/api/v1/namespaces/default/pods/full", {"gracePeriodSeconds": 0})
         wait_for("it is bound in zone b", lambda: nodes_of(api).get("s") == "n1")
+
+
+def test_a_gang_has_a_master_on_cpu_nodes_and_workers_on_gpu_nodes(api: Client, cluster: KubeCluster) -> None:
+    taints = [{"key": "gpu", "effect": "NoSchedule"}]
+    tolerations = [{"key": "gpu", "operator": "Exists"}]
+    master = pod("master", 0, "g", nodeSelector={"pool": "cpu"})
+    workers = [pod(f"w{i}", 8, "g", nodeSelector={"pool": "gpu"}, tolerations=tolerations) for i in range(2)]
+    gpu_nodes = [node(f"n{i}", labels={"pool": "gpu"}, taints=taints) for i in range(2)]
+    create(api, *gpu_nodes, node("n2", 0, labels={"pool": "cpu"}), group("g", 3), master, *workers)
+    with scheduling(cluster):
+        wait_for("all are bound", lambda: len(nodes_of(api)) == 3)
+        assert nodes_of(api)["master"] == "n2"
+        assert sorted(nodes_of(api)[each] for each in ("w0", "w1")) == ["n0", "n1"]
 
 
 def test_a_pod_that_may_not_preempt_waits_for_what_gets_free(api: Client, cluster: KubeCluster) -> None:

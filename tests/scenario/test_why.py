@@ -36,10 +36,11 @@ from phalanx.protocol.event import JobSubmitted
 from phalanx.protocol.reason import Reason
 from phalanx.words.evidence import evidence
 from phalanx.workload.gang import Role, Task
-from phalanx.workload.job import Array, Job, Toleration
+from phalanx.workload.job import Array, Job
 from phalanx.workload.parallel import ParallelPlan
 from phalanx.workload.scale import Metric, Scale
 from phalanx.workload.share import fraction_ask, mig_ask, mps_ask
+from phalanx.workload.toleration import Toleration
 
 CASES = [
     pytest.param(case, id=f"{path.stem}-{case['case']}")

@@ -36,9 +36,10 @@ from phalanx.protocol.event import (
 from phalanx.protocol.plan import Claim, Plan, Verdict
 from phalanx.protocol.reason import Reason
 from phalanx.workload.gang import Gang, Role, Task, Topology
-from phalanx.workload.job import Checkpointing, Job, Toleration
+from phalanx.workload.job import Checkpointing, Job
 from phalanx.workload.parallel import ParallelPlan
 from phalanx.workload.share import fraction_ask
+from phalanx.workload.toleration import Toleration
 
 
 @pytest.fixture

@@ -17,8 +17,9 @@ from phalanx.placement.packings import packing
 from phalanx.placement.place import ever, placement_of, refusal
 from phalanx.placement.placement import Lack, Placement, Refusal
 from phalanx.workload.gang import Gang, Role, Task, Topology
-from phalanx.workload.job import Job, Kind, Toleration
+from phalanx.workload.job import Job, Kind
 from phalanx.workload.parallel import ParallelPlan
+from phalanx.workload.toleration import Toleration
 
 
 class Floor:
@@ -340,6 +341,9 @@ def kinds() -> Floor:
         ({"nics": 1}, {}, "new"),
         ({}, {"node_selector": (("zone", "east"),)}, "east"),
         ({}, {"node_selector": (("zone", "west"),)}, None),
+        ({"node_selector": (("zone", "east"),)}, {}, "east"),
+        ({"node_selector": (("phalanx/node", "new"),)}, {"node_selector": (("zone", "east"),)}, None),
+        ({"node_selector": (("phalanx/node", "kept"),), "tolerations": (Toleration("team"),)}, {}, "kept"),
         ({"storage_gb": (("nvme", 1),)}, {}, None),
     ],
 )

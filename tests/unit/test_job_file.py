@@ -10,19 +10,11 @@ import pytest
 from phalanx.document import DocumentError
 from phalanx.workload.formats.native import KEYS, read_job
 from phalanx.workload.gang import Role, Task, Topology
-from phalanx.workload.job import (
-    After,
-    Array,
-    Checkpointing,
-    Dependency,
-    Execution,
-    Job,
-    Kind,
-    Toleration,
-)
+from phalanx.workload.job import After, Array, Checkpointing, Dependency, Execution, Job, Kind
 from phalanx.workload.parallel import ParallelPlan, Traffic
 from phalanx.workload.scale import Metric, Scale
 from phalanx.workload.share import fraction_ask, mig_ask, mps_ask, turn_ask
+from phalanx.workload.toleration import Toleration
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "job-file.md").read_text(encoding="utf-8")
@@ -201,6 +193,20 @@ def test_labels_selectors_and_tolerations_are_read() -> None:
     )
 
 
+def test_a_role_has_a_selector_and_tolerations_beside_those_of_the_job() -> None:
+    read = job(
+        "node_selector: {zone: z}\ngang:\n- {role: master, cpus: 4, node_selector: {pool: cpu}}\n"
+        "- {role: worker, gpus: 8, tolerations: ['gpu=yes:NoSchedule']}\n"
+    )
+    master, worker = (role.task for role in read.gang.roles)
+    assert (read.node_selector, master.node_selector, worker.node_selector) == (
+        (("zone", "z"),),
+        (("pool", "cpu"),),
+        (),
+    )
+    assert (master.tolerations, worker.tolerations) == ((), (Toleration("gpu", "yes", "NoSchedule"),))
+
+
 def test_times_count_from_the_moment_of_submission() -> None:
     read = read_job(
         "gpus: 1\nbegin: +1h\ndeadline: 1970-01-02T00:00Z\nmax_run: 2d\nmax_wait: 1h\ngrace: 0", "f", now_ms=5
@@ -315,6 +321,10 @@ def test_json_is_read_too() -> None:
         ),
         ("gpus: 1\ntolerations: [{key: k, operator: Exists, value: x}]", "expected no value beside operator Exists"),
         ("gpus: 1\ntolerations: ['a:Never']", "expected key=value:effect with an effect of NoSchedule"),
+        (
+            "gang: [{node_selector: {a: b}, gang: [{gpus: 1}]}]",
+            "a role with a gang of its own has no task, give it in the roles of that gang",
+        ),
         ("gpus: 1\nlabels: {'': x}", "expected a key of 1 to 253 printable characters"),
         ("gpus: 1\ntopology: {required: a b}", "'topology.required': expected a name"),
         ("x" * 2_000_000, "1: expected at most 1048576 characters, got 2000000"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from kube_objects import as_group, as_node, as_pod, group, node, pod
@@ -16,6 +17,7 @@ from phalanx.kube.jobs.tracked import Step
 from phalanx.kube.mirror import NODES, PODS
 from phalanx.kube.nodes import health_of
 from phalanx.kube.objects.node import KubeNode
+from phalanx.kube.objects.pod import Pod
 
 
 def test_a_gang_is_bound_once_all_of_it_is_there() -> None:
@@ -26,6 +28,53 @@ def test_a_gang_is_bound_once_all_of_it_is_there() -> None:
     assert site.asked.lines["g0"].startswith("2 pods of PodGroup default/g (scheduling.x-k8s.io) start together, and 1")
     site.say(second)
     assert [places for _, _, places in site.asked.binds] == [{"g0": "n0", "g1": "n1"}]
+
+
+def mixed(number: int = 0) -> tuple[Pod, ...]:
+    """A gang of a master for CPU nodes and a worker for GPU nodes, which are tainted."""
+    taint = [{"key": "gpu", "operator": "Exists"}]
+    written = (
+        pod(f"m{number}", 0, "g", nodeSelector={"pool": "cpu"}),
+        pod(f"w{number}", 8, "g", tolerations=taint, nodeSelector={"pool": "gpu"}),
+    )
+    return tuple(map(as_pod, written))
+
+
+def mixed_site(*pods: Pod) -> Site:
+    taints = [{"key": "gpu", "effect": "NoSchedule"}]
+    nodes = [
+        node("n0", 8, {"pool": "gpu"}, taints=taints),
+        node("n1", 8, {"pool": "gpu"}, taints=taints),
+        node("n2", 0, {"pool": "cpu"}),
+    ]
+    return Site(nodes, pods, [group("g", 2)])
+
+
+def test_a_gang_has_a_master_on_cpu_nodes_and_workers_on_gpu_nodes() -> None:
+    site = mixed_site(*mixed())
+    assert [places["m0"] for _, _, places in site.asked.binds] == ["n2"]
+    assert site.asked.binds[0][2]["w0"] in ("n0", "n1")
+
+
+def test_a_gang_of_two_kinds_of_nodes_is_known_after_a_restart() -> None:
+    master, worker = mixed()
+    site = mixed_site(on(master, "n2", job="g@1"), on(worker, "n1", job="g@1"))
+    (record,) = site.state.jobs.values()
+    assert sorted(record.attempt.placement.nodes) == ["n1", "n2"]
+
+
+def test_only_a_pod_for_the_same_nodes_stands_in_for_one_that_failed() -> None:
+    site = mixed_site(*mixed())
+    places = site.asked.binds[0][2]
+    master, worker = (on(each, places[each.metadata.name]) for each in mixed())
+    site.say(master, worker)
+    site.bound()
+    site.say(msgspec.structs.replace(worker, status=msgspec.structs.replace(worker.status, phase="Failed")))
+    elsewhere, alike = mixed(1)
+    site.say(elsewhere)
+    assert site.asked.binds[-1][2] == {"m1": "n2"}
+    site.say(alike)
+    assert site.asked.binds[-1][2] == {"w1": places["w0"]}
 
 
 def test_a_group_that_comes_after_its_pods_is_waited_for() -> None:

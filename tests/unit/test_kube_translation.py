@@ -18,7 +18,7 @@ from phalanx.kube.objects.pod import NodeSelector, Pod
 from phalanx.kube.pods.demand import Demand, demand_of
 from phalanx.kube.pods.selection import NO_VALUE, affinity_label, affinity_of, meets
 from phalanx.workload.gang import Topology
-from phalanx.workload.job import Toleration
+from phalanx.workload.toleration import Toleration
 
 NVIDIA = {"nvidia.com/gpu": ("nvidia.com/gpu",)}
 
@@ -198,9 +198,19 @@ def test_a_pod_that_asks_for_what_is_not_looked_at_is_refused_with_what_that_is(
         job(pod("a", **spec))
 
 
-def test_pods_of_one_gang_for_different_nodes_are_refused_by_name() -> None:
-    with pytest.raises(RefusedError, match="pods a and b of one gang differ in node selector"):
-        job(pod("a"), pod("b", nodeSelector={"disk": "ssd"}))
+def test_pods_of_one_gang_for_different_nodes_are_roles_with_selectors_of_their_own() -> None:
+    made = job(pod("a"), pod("b", nodeSelector={"disk": "ssd"}), pod("c"))
+    assert (made.node_selector, made.tolerations) == ((), ())
+    assert [(role.replicas_min, role.task.node_selector) for role in made.gang.roles] == [
+        (2, ()),
+        (1, (("disk", "ssd"),)),
+    ]
+
+
+def test_what_pods_of_one_gang_select_alike_is_said_of_the_job() -> None:
+    made = job(*(pod(name, nodeSelector={"disk": "ssd"}) for name in "ab"))
+    assert made.node_selector == (("disk", "ssd"),)
+    assert [role.task.node_selector for role in made.gang.roles] == [()]
 
 
 def test_a_pod_says_its_group_in_any_of_three_dialects() -> None:

@@ -23,8 +23,9 @@ from phalanx.words.change import sooner
 from phalanx.words.evidence import evidence
 from phalanx.words.reason import because
 from phalanx.workload.gang import Role, Task
-from phalanx.workload.job import Job, Toleration
+from phalanx.workload.job import Job
 from phalanx.workload.share import fraction_ask
+from phalanx.workload.toleration import Toleration
 
 NEVER = "no part of this cluster could ever hold it"
 

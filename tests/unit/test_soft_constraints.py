@@ -9,7 +9,8 @@ import pytest
 from builders import World, a_job, starts
 from phalanx.cluster.cluster import Cluster, Node, StorageTier, Taint, flat
 from phalanx.protocol.reason import Reason
-from phalanx.workload.job import NodePreference, Toleration
+from phalanx.workload.job import NodePreference
+from phalanx.workload.toleration import Toleration
 
 SPARE = Taint("spare", effect="PreferNoSchedule")
 

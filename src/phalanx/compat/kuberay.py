@@ -84,7 +84,7 @@ def not_said(job: Job) -> Iterator[str]:
         "topology": job.gang.topology.required or job.gang.topology.preferred,
         "parallel": job.parallel,
         "array": job.array,
-        "tolerations": job.tolerations,
+        "tolerations": job.tolerations or [role for role in job.gang.roles if _task_of(role)[0].tolerations],
         "gpu_type": [role for role in job.gang.roles if _task_of(role)[0].gpu_types],
     }.items():
         if is_said:
@@ -123,7 +123,7 @@ def _worker_group(job: Job, role: Role, site: Site) -> dict[str, Any]:
         "maxReplicas": role.replicas_max,
         "numOfHosts": hosts,
         "rayStartParams": {"num-gpus": str(task.gpus)},
-        "template": _template(job, site, "ray-worker", _resources(role, task)),
+        "template": _template(job, site, "ray-worker", _resources(role, task), task.node_selector),
     }
 
 
@@ -150,7 +150,9 @@ def _resources(role: Role, task: Task) -> dict[str, str]:
     return resources
 
 
-def _template(job: Job, site: Site, container: str, resources: dict[str, str]) -> dict[str, Any]:
+def _template(
+    job: Job, site: Site, container: str, resources: dict[str, str], selected: tuple[tuple[str, str], ...] = ()
+) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "schedulerName": site.scheduler,
         "terminationGracePeriodSeconds": -(-job.grace_ms // 1000),
@@ -163,8 +165,8 @@ def _template(job: Job, site: Site, container: str, resources: dict[str, str]) -
             }
         ],
     }
-    if job.node_selector:
-        spec["nodeSelector"] = dict(job.node_selector)
+    if selector := dict((*job.node_selector, *selected)):
+        spec["nodeSelector"] = selector
     return {"spec": spec}
 
 

@@ -15,7 +15,9 @@ from phalanx.cluster.device import fit as fit_portion
 from phalanx.cluster.mig import GEOMETRIES
 from phalanx.placement.sharing import wanted
 from phalanx.workload.gang import Task
-from phalanx.workload.job import Job, Toleration
+from phalanx.workload.job import Job
+from phalanx.workload.sizes import leaves
+from phalanx.workload.toleration import Toleration
 
 TASKS_PER_NODE_MAX = 1 << 20
 """Tasks without GPUs that one node takes as far as GPUs go."""
@@ -166,11 +168,12 @@ class Fit:
         for tier, size_gb in task.storage_gb:
             if f"storage.{tier}" not in self.capacity.amount_number and not self._is_shared(tier, size_gb):
                 yield f"storage.{tier}", 0
-        for label in job.node_selector:
+        for label in (*job.node_selector, *task.node_selector):
             yield f"selector {label[0]}={label[1]}", self._labels.get(label, 0)
         not_tolerated: dict[str, int] = {}
+        tolerations = (*job.tolerations, *task.tolerations)
         for taint, tainted in self._taints.items():
-            if not any(_tolerates(toleration, taint) for toleration in job.tolerations):
+            if not any(_tolerates(toleration, taint) for toleration in tolerations):
                 not_tolerated[taint[0]] = not_tolerated.get(taint[0], 0) | tainted
         for key, tainted in not_tolerated.items():
             yield f"taint {key}", everything & ~tainted
@@ -180,11 +183,16 @@ class Fit:
         return tier in self._shared_gb and (not self._shared_gb[tier] or size_gb <= self._shared_gb[tier])
 
     def shunned(self, job: Job) -> int:
-        """Nodes that a job goes to only if no other node will do: those with a taint of the effect PreferNoSchedule."""
+        """Nodes that a job goes to only if no other node will do: those with a taint of the effect PreferNoSchedule
+        that one of its tasks does not tolerate.
+        """
         nodes = 0
-        for taint, tainted in self._soft_taints.items():
-            if not any(_tolerates(toleration, taint) for toleration in job.tolerations):
-                nodes |= tainted
+        if not self._soft_taints:
+            return nodes
+        for own in dict.fromkeys(role.task.tolerations for role, _ in leaves(job.gang.roles)):
+            for taint, tainted in self._soft_taints.items():
+                if not any(_tolerates(toleration, taint) for toleration in (*job.tolerations, *own)):
+                    nodes |= tainted
         return nodes
 
     def labelled(self, label: str, value: str) -> int:

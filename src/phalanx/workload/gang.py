@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from phalanx.workload.share import ShareAsk
+from phalanx.workload.toleration import Toleration
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,8 @@ class Hashed:
 class Task(Hashed):
     """What one process tree asks of one node. Requests are booked; limits may exceed them up to the overcommit.
 
-    One that is `divisible` may be given to several nodes, GPU by GPU, by a policy that holds waiting for worse.
+    Its node selector and tolerations are beside those of its job. One that is `divisible` may be given to several
+    nodes, GPU by GPU, by a policy that holds waiting for worse.
     """
 
     gpus: int = 0
@@ -44,14 +46,21 @@ class Task(Hashed):
     nics: int = 0
     storage_gb: tuple[tuple[str, int], ...] = ()
     divisible: bool = False
+    node_selector: tuple[tuple[str, str], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("gpus", "cpus_milli", "cpus_limit_milli", "memory_mb", "memory_limit_mb", "nics"):
             _require_count(name, getattr(self, name))
         for tier, size_gb in self.storage_gb:
             _require_count(f"storage_gb of {tier}", size_gb)
-        if type(self.gpu_types) is not tuple:
-            raise ValueError(f"task: gpu_types must be a tuple of names, got {self.gpu_types!r}")
+        for name, values in (
+            ("gpu_types", self.gpu_types),
+            ("node_selector", self.node_selector),
+            ("tolerations", self.tolerations),
+        ):
+            if type(values) is not tuple:
+                raise ValueError(f"task: {name} must be a tuple, got {values!r}")
         # Written so that NaN, which fails every comparison, is refused too.
         if not isinstance(self.gpu_memory_gb, int | float) or not 0 <= self.gpu_memory_gb < inf:
             raise ValueError(f"task: gpu_memory_gb must be a finite number of at least 0, got {self.gpu_memory_gb!r}")

@@ -9,6 +9,7 @@ from phalanx.workload.gang import Gang
 from phalanx.workload.parallel import ParallelPlan, Traffic
 from phalanx.workload.scale import Scale
 from phalanx.workload.sweep import Sweep
+from phalanx.workload.toleration import Toleration
 
 DEFAULT_QUEUE = "default"
 """The queue of a job that names none."""
@@ -40,15 +41,6 @@ class Dependency:
     job: str
     on: After = After.SUCCESS
     keep: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Toleration:
-    """A taint that does not keep this job away. An empty key tolerates everything, an empty value any value."""
-
-    key: str = ""
-    value: str = ""
-    effect: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from typing import TypeVar
 
 from phalanx.cluster.cluster import Cluster, Node, Taint
 from phalanx.workload.gang import ANYWHERE, Gang, Role, Task, Topology
-from phalanx.workload.job import Job, Toleration
+from phalanx.workload.job import Job
+from phalanx.workload.toleration import Toleration
 
 GPUS = 8
 NODES_PER_RACK = 16

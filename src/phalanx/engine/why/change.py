@@ -9,10 +9,11 @@ from enum import StrEnum
 from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.workload.gang import Gang, Role, Task, Topology
-from phalanx.workload.job import Array, Job, Toleration
+from phalanx.workload.job import Array, Job
 from phalanx.workload.parallel import ParallelPlan
 from phalanx.workload.rewrite import rewritten
 from phalanx.workload.share import ShareAsk, ShareKind
+from phalanx.workload.toleration import Toleration
 
 BUDGET_GPU_MS = 1 << 50
 """A budget that is more than any queue has used."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from phalanx.kube.gangs.arrangement import ANYHOW, Arrangement, eligible_label
 from phalanx.kube.objects.pod import Pod
@@ -12,7 +12,8 @@ from phalanx.kube.pods.saving import saving_of
 from phalanx.kube.pods.selection import YES, affinity_label, limits_of, preferred_affinities
 from phalanx.placement.placement import Placement
 from phalanx.workload.gang import ANYWHERE, Gang, Role, Task, Topology
-from phalanx.workload.job import Job, NodePreference, Toleration
+from phalanx.workload.job import Job, NodePreference
+from phalanx.workload.toleration import Toleration
 
 GRACE_MAX_S = 3600
 GpuTypes = Mapping[str, tuple[str, ...]]
@@ -72,12 +73,12 @@ def job_of(bundle: Bundle, gpu_types: GpuTypes) -> Job:
         raise RefusedError(bundle.arrangement.refused)
     for pod in bundle.pods:
         check_supported(pod)
-        if limits_of(pod) != limits_of(first):
-            raise RefusedError(
-                f"pods {first.metadata.name} and {pod.metadata.name} of one gang differ in node selector, node "
-                "affinity or tolerations; phalanx needs them alike"
-            )
-    selector, tolerations = limits_of(first)
+    # Where pods differ in this, it is said of the tasks of their roles.
+    roles, (selector, tolerations) = roles_of(bundle, gpu_types), limits_of(first)
+    if not _is_alike(bundle.pods):
+        members = (pods for _, pods in by_role(bundle).values())
+        roles = tuple(_limited(role, pods) for role, pods in zip(roles, members, strict=True))
+        selector, tolerations = (), ()
     arrangement = bundle.arrangement
     if arrangement.eligible is not None:
         selector = (*selector, (eligible_label(bundle.id), YES))
@@ -87,7 +88,7 @@ def job_of(bundle: Bundle, gpu_types: GpuTypes) -> Job:
             "needs one"
         )
     level = arrangement.level or bundle.topology
-    gang = Gang(roles_of(bundle, gpu_types), Topology(required=level) if level else ANYWHERE)
+    gang = Gang(roles, Topology(required=level) if level else ANYWHERE)
     return Job(
         bundle.id,
         gang,
@@ -102,6 +103,12 @@ def job_of(bundle: Bundle, gpu_types: GpuTypes) -> Job:
         movable=False,
         preferences=(*_preferred_by(bundle.pods), *bundle.preferences),
     )
+
+
+def _is_alike(pods: tuple[Pod, ...]) -> bool:
+    """Whether pods may go to the same nodes."""
+    limits = limits_of(pods[0])
+    return all(limits_of(pod) == limits for pod in pods[1:])
 
 
 def _preferred_by(pods: tuple[Pod, ...]) -> tuple[NodePreference, ...]:
@@ -147,16 +154,23 @@ def roles_of(bundle: Bundle, gpu_types: GpuTypes) -> tuple[Role, ...]:
     )
 
 
+def _limited(role: Role, pods: list[Pod]) -> Role:
+    """A role whose task goes to the nodes that its pods may go to."""
+    selector, tolerations = limits_of(pods[0])
+    return replace(role, task=replace(role.task, node_selector=selector, tolerations=tolerations))
+
+
 def by_role(bundle: Bundle) -> dict[str, tuple[Demand, list[Pod]]]:
-    """Pods that ask for the same, by the name of their role."""
-    found: dict[Demand, list[Pod]] = {}
+    """Pods that ask for the same, and may go to the same nodes, by the name of their role."""
+    found: dict[tuple[Demand, object], tuple[Demand, list[Pod]]] = {}
     takes = bundle.arrangement.takes
     for pod in bundle.pods:
         try:
-            found.setdefault(demand_of(pod).beside(takes.get(pod.metadata.key, "")), []).append(pod)
+            demand = demand_of(pod).beside(takes.get(pod.metadata.key, ""))
         except ValueError as error:
             raise RefusedError(f"pod {pod.metadata.key}: {error}") from error
-    return {f"pods-{i}" if i else "pods": each for i, each in enumerate(found.items())}
+        found.setdefault((demand, limits_of(pod)), (demand, []))[1].append(pod)
+    return {f"pods-{i}" if i else "pods": each for i, each in enumerate(found.values())}
 
 
 def places_of(bundle: Bundle, placement: Placement) -> Iterator[tuple[Pod, str]]:

@@ -69,10 +69,12 @@ class Tracked:
 
     def place_for(self, pod: Pod, healthy: Container[str]) -> str:
         """The member in whose place a pod can run, which asks for the same; empty if there is none."""
-        wanted = demand_of(pod)
-        if limits_of(pod) != limits_of(self.bundle.pods[0]):
-            return ""
-        return next((key for key, has in self.vacant.items() if has == wanted and self.nodes[key] in healthy), "")
+        wanted, limits = demand_of(pod), limits_of(pod)
+        alike = {each.metadata.key: None for each in self.bundle.pods if limits_of(each) == limits}
+        return next(
+            (key for key, has in self.vacant.items() if has == wanted and key in alike and self.nodes[key] in healthy),
+            "",
+        )
 
     def stand_in(self, pod: Pod, member: str) -> str:
         """Has a pod take the place of a member, and says on which node that is."""

@@ -9,7 +9,7 @@ import msgspec
 from phalanx.kube.objects.node import KubeNode, NodeTaint
 from phalanx.kube.objects.pod import NodeSelector, NodeSelectorTerm, Pod, PodToleration
 from phalanx.kube.pods.labels import meets as meets_one
-from phalanx.workload.job import Toleration
+from phalanx.workload.toleration import Toleration
 
 AFFINITY_LABEL = "phalanx/affinity-"
 """A node that meets a required affinity has the label of it in our cluster: the engine compares labels alone."""

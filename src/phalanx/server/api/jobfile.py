@@ -53,6 +53,7 @@ _role = {
         "gpu_type": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
         "cpus": _amount,
         "memory_gb": _amount,
+        "node_selector": _text_map,
     },
 }
 _properties: dict[str, Any] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from phalanx.cluster.cluster import CLUSTER
 from phalanx.cluster.formats.gpu_type import read_gpu_type
@@ -21,11 +21,13 @@ from phalanx.workload.formats.limits import (
     TASKS_MAX,
     TIERS_MAX,
 )
+from phalanx.workload.formats.nodes import read_labels, read_tolerations
 from phalanx.workload.gang import ANYWHERE, Gang, Role, Task, Topology
 from phalanx.workload.share import ShareAsk
 
 TASK_KEYS = ("gpus", "gpu_type", "gpu_memory_gb", "cpus", "memory_gb", "nics", "storage")
-ROLE_KEYS = ("role", "replicas", *TASK_KEYS, "topology", "gang")
+NODE_KEYS = ("node_selector", "tolerations")
+ROLE_KEYS = ("role", "replicas", *TASK_KEYS, *NODE_KEYS, "topology", "gang")
 REPLICAS_KEYS = ("min", "max")
 AMOUNT_KEYS = ("request", "limit")
 TOPOLOGY_KEYS = ("required", "preferred")
@@ -71,15 +73,24 @@ class TaskReader:
         least, most = fields.get("replicas", _read_replicas, (1, 1))
         members: tuple[Role, ...] = ()
         if "gang" in fields:
-            fields.refuse(TASK_KEYS, "a role with a gang of its own has no task, give it in the roles of that gang")
+            no_task = "a role with a gang of its own has no task, give it in the roles of that gang"
+            fields.refuse((*TASK_KEYS, *NODE_KEYS), no_task)
             members = self._roles(fields["gang"], depth + 1)
         return Role(
             name=fields.get("role", Field.name, "worker"),
             replicas_min=least,
             replicas_max=most,
-            task=Task() if members else self.task(fields),
+            task=Task() if members else self._task_of_role(fields),
             members=members,
             topology=fields.get("topology", self._topology, ANYWHERE),
+        )
+
+    def _task_of_role(self, fields: Fields) -> Task:
+        """The task of a role, with what it asks of its nodes beside what the job does."""
+        return replace(
+            self.task(fields),
+            node_selector=fields.get("node_selector", read_labels, ()),
+            tolerations=fields.get("tolerations", read_tolerations, ()),
         )
 
     def task(self, fields: Fields) -> Task:

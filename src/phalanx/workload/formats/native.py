@@ -6,7 +6,6 @@ from collections.abc import Collection
 from dataclasses import replace
 from decimal import Decimal
 
-from phalanx.cluster.formats.taint import EFFECTS, taint_text
 from phalanx.cluster.mig import GEOMETRIES
 from phalanx.document import Field, Fields, read_document
 from phalanx.document.field import is_name, nearest
@@ -24,13 +23,12 @@ from phalanx.workload.formats.gang import (
 from phalanx.workload.formats.limits import (
     DEPENDENCIES_MAX,
     JOB_LIMITS,
-    LABELS_MAX,
     PARALLEL_MAX,
     PARAMS_BILLIONS_MAX,
     RETRIES_MAX,
     SIZE_MAX,
-    TOLERATIONS_MAX,
 )
+from phalanx.workload.formats.nodes import TOLERATION_KEYS, read_labels, read_tolerations
 from phalanx.workload.formats.scale import METRIC_KEYS, SCALE_KEYS, read_scale, within_scale
 from phalanx.workload.formats.sweep import HALVING_KEYS, RANGE_KEYS, SWEEP_KEYS, check_placeholders, read_sweep
 from phalanx.workload.gang import Gang
@@ -46,7 +44,6 @@ from phalanx.workload.job import (
     Dependency,
     Job,
     Kind,
-    Toleration,
 )
 from phalanx.workload.parallel import ParallelPlan, Traffic
 from phalanx.workload.share import (
@@ -101,8 +98,6 @@ TRAFFIC_COUNTS = ("hidden_dim", "seq_len", "micro_batch_size", "dtype_bytes", "l
 TRAFFIC_KEYS = (*TRAFFIC_COUNTS, "params_billions")
 MESH_KEYS = ("tp", "pp", "dp")
 PARALLEL_KEYS = (*MESH_KEYS, *TRAFFIC_KEYS)
-TOLERATION_KEYS = ("key", "operator", "value", "effect")
-OPERATORS = ("Exists", "Equal")
 AFTER_KEYS = ("job", "on", "otherwise")
 OTHERWISE = ("cancel", "keep")
 CHECKPOINT_KEYS = ("interval", "cost")
@@ -176,8 +171,8 @@ def read_job(
         priority=fields.get("priority", lambda priority: priority.integer(PRIORITY_MIN, PRIORITY_MAX), 0),
         parallel=plan,
         traffic=fields.get("parallel", _read_traffic, None),
-        node_selector=fields.get("node_selector", _read_labels, ()),
-        tolerations=fields.get("tolerations", _read_tolerations, ()),
+        node_selector=fields.get("node_selector", read_labels, ()),
+        tolerations=fields.get("tolerations", read_tolerations, ()),
         duration_ms=fields.get("duration", Field.duration_ms, None),
         max_run_ms=fields.get("max_run", _read_positive_duration, None),
         max_wait_ms=fields.get("max_wait", _read_positive_duration, None),
@@ -190,7 +185,7 @@ def read_job(
         min_available=min_available,
         checkpoint=fields.get("checkpoint", _read_checkpoint, Checkpointing()),
         retry_limit=fields.get("retry", _read_retry, 0),
-        labels=fields.get("labels", _read_labels, ()),
+        labels=fields.get("labels", read_labels, ()),
         execution=execution,
         sweep=sweep,
         movable=fields.get("movable", Field.boolean, True),
@@ -212,10 +207,6 @@ def _read_queue(field: Field) -> str:
     if not all(is_name(part) for part in text.split("/")):
         raise field.expected("a queue as names with '/' between, such as research/llm")
     return text
-
-
-def _read_labels(field: Field) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted(field.pairs(LABELS_MAX)))
 
 
 def _read_share(field: Field) -> ShareAsk:
@@ -290,26 +281,6 @@ def _read_traffic(field: Field) -> Traffic | None:
         "params_billions", lambda size: size.number(0, PARAMS_BILLIONS_MAX), default.num_params_billions
     )
     return Traffic(num_params_billions=params, **counts)
-
-
-def _read_tolerations(field: Field) -> tuple[Toleration, ...]:
-    return tuple(_read_toleration(item) for item in field.items(0, TOLERATIONS_MAX))
-
-
-def _read_toleration(field: Field) -> Toleration:
-    if not field.is_mapping:
-        return Toleration(*taint_text(field))
-    fields = field.mapping(TOLERATION_KEYS)
-    operator = fields.get("operator", lambda operator: operator.choice(OPERATORS), "")
-    if operator == "Exists":
-        fields.refuse(("value",), "expected no value beside operator Exists, which takes any")
-    elif "key" not in fields:
-        raise field.error("the key 'key' is missing; to tolerate everything write operator: Exists")
-    return Toleration(
-        fields.get("key", Field.title, ""),
-        fields.get("value", Field.text, ""),
-        fields.get("effect", lambda effect: effect.choice(EFFECTS), ""),
-    )
 
 
 def _read_positive_duration(field: Field) -> int:
