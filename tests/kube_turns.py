@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable
 from typing import Any
 
@@ -74,7 +75,8 @@ class Site:
         self.mirror.take(Listed(PODS, tuple(pods)))
         self.mirror.take(Listed(PLUGINS, tuple(map(as_group, groups))))
         self.scheduler = Scheduler(self.mirror, self.asked, self.asked, Settings())  # type: ignore[arg-type]
-        self.scheduler.begin(self.now)
+        self.journal = io.BytesIO()
+        self.scheduler.begin(self.now, self.journal)
         self.turn()
 
     def turn(self) -> None:

@@ -12,7 +12,7 @@ from kube_turns import Site
 from phalanx.kube.api.reflector import Changed
 from phalanx.kube.binder import Evicted
 from phalanx.kube.gangs.discovery import QUEUES
-from phalanx.kube.mirror import BUDGETS, NODES
+from phalanx.kube.mirror import BUDGETS, NODES, PODS
 from phalanx.kube.objects.budget import DisruptionBudget
 from phalanx.kube.objects.node import KubeNode
 from phalanx.kube.objects.pod import Pod
@@ -66,6 +66,15 @@ def test_a_pod_that_waits_already_does_not_take_what_they_hold() -> None:
     site.say(ours("q", priority=-20), theirs("t", "n0"))
     assert (evicted(site), site.asked.binds) == ([], [])
     assert site.asked.lines["q"].startswith("it needs 8 GPUs and 0 are free")
+
+
+def test_a_pod_that_waits_is_not_bound_where_one_of_a_lower_priority_was_bound_meanwhile() -> None:
+    """The one before that ends, and the next one is bound, between two looks at the node."""
+    before = theirs("before", "n0", priority=100)
+    site = Site(1, [before, ours("p")], others_below=0)
+    site.mirror.take(Changed(PODS, before, gone=True))
+    site.say(theirs("t", "n0"))
+    assert (evicted(site), site.asked.binds) == (["t"], [])
 
 
 @pytest.mark.parametrize(
@@ -143,3 +152,6 @@ def test_a_pod_that_cannot_be_known_counts_as_used_in_the_same_turn() -> None:
     site = Site(1, [theirs("t0", "n0", 6), theirs("t1", "n0", 6)], others_below=0)
     site.say(ours("p", 3, priority=-10))
     assert (evicted(site), site.asked.binds) == ([], [])
+    tries = site.journal.getvalue().count(b'"JobHeld"')
+    site.say(theirs("elsewhere", "n9"))
+    assert site.journal.getvalue().count(b'"JobHeld"') == tries
