@@ -54,13 +54,11 @@ class Task(Hashed):
             _require_count(name, getattr(self, name))
         for tier, size_gb in self.storage_gb:
             _require_count(f"storage_gb of {tier}", size_gb)
-        for name, values in (
-            ("gpu_types", self.gpu_types),
-            ("node_selector", self.node_selector),
-            ("tolerations", self.tolerations),
-        ):
-            if type(values) is not tuple:
-                raise ValueError(f"task: {name} must be a tuple, got {values!r}")
+        if type(self.gpu_types) is not tuple:
+            raise ValueError(f"task: gpu_types must be a tuple of names, got {self.gpu_types!r}")
+        for name in ("node_selector", "tolerations"):
+            if type(getattr(self, name)) is not tuple:
+                raise ValueError(f"task: {name} must be a tuple, got {getattr(self, name)!r}")
         # Written so that NaN, which fails every comparison, is refused too.
         if not isinstance(self.gpu_memory_gb, int | float) or not 0 <= self.gpu_memory_gb < inf:
             raise ValueError(f"task: gpu_memory_gb must be a finite number of at least 0, got {self.gpu_memory_gb!r}")
