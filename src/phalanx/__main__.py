@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.cli.main import main
+from phalanx.cli.entry import main
 
 if __name__ == "__main__":
     main()

@@ -86,3 +86,19 @@ def test_a_job_file_is_sent_as_it_is_and_read_as_yaml_only_where_an_option_chang
     (tmp_path / "job.yaml").write_text("command: 'true'\ngpus: 1\n")
     assert loaded_by(server, tmp_path, "submit", "job.yaml") == []
     assert loaded_by(server, tmp_path, "submit", "job.yaml", "--name", "changed") == ["yaml"]
+
+
+COLLECTIONS = """
+import atexit, gc, sys
+from phalanx.cli.entry import main
+loaded = []
+gc.callbacks.append(lambda phase, info: loaded.append(hasattr(sys.modules.get("phalanx.cli.main"), "run")))
+atexit.register(lambda: print(all(loaded), len(gc.get_objects()) < 1000))
+sys.argv = ["phalanx", "--version"]
+main()
+"""
+
+
+def test_no_garbage_is_looked_for_while_modules_load_nor_at_the_end() -> None:
+    done = subprocess.run([sys.executable, "-c", COLLECTIONS], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines()[1:] == ["True True"]

@@ -1,4 +1,4 @@
-"""The entry point: a table of verbs, each imported only when it is called."""
+"""The table of verbs, each imported only when it is called."""
 
 from __future__ import annotations
 
