@@ -556,6 +556,7 @@ def test_a_job_that_is_suspended_gives_up_its_gpus_until_it_is_resumed_and_reque
     [requeued] = phalanx("requeue", "--wait", job, "-o", "json").data
     assert requeued["next"] in ("it starts again in its turn", "it runs again, as attempt 3")
     until(lambda: (shown()["state"], shown()["attempts"]) == ("running", 3))
+    assert [each["reason"] for each in shown()["tries"]] == ["suspended", "requeued", ""]
     phalanx("cancel", job)
     until(lambda: shown()["state"] == "cancelled")
     for verb in ("requeue", "suspend", "resume"):

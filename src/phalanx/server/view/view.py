@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, insert
 
-from phalanx.engine.state.records import AttemptRecord, JobRecord, Phase
+from phalanx.engine.state.records import AttemptRecord, JobRecord, Phase, StopReason
 from phalanx.engine.state.state import State
 from phalanx.engine.transaction.suspension import attempt_of
 from phalanx.engine.why.present import present_reason
@@ -58,6 +58,9 @@ class Seen(NamedTuple):
     placement: Placement
     gpus: int
 
+
+SUSPENDED = "suspended"
+"""The reason of an attempt that was stopped because its job was suspended."""
 
 REVIEWS_MAX = 16
 """Classes of pending jobs of which it is worked out anew why they are pending, each time that something is written."""
@@ -219,7 +222,7 @@ class View:
     def _ended_row(self, attempt: AttemptRecord) -> Row:
         ending = self._endings.get(attempt.key)
         if attempt.stop_reason is not None and (ending is None or ending.outcome != "succeeded"):
-            ending = Ending("stopped", ending.exit_code if ending else None, attempt.stop_reason.value)
+            ending = Ending("stopped", ending.exit_code if ending else None, self._stop_reason(attempt))
         if ending is None:
             ending = Ending("stopped", None, "withdrawn")
         ended_ms = self._state.jobs[attempt.job.id].stopped_ms
@@ -228,6 +231,12 @@ class View:
         if ending.outcome == "succeeded":
             row |= {"lost_ms": None, "lost_gpu_ms": None}
         return row | {"outcome": ending.outcome, "exit_code": ending.exit_code, "reason": ending.reason}
+
+    def _stop_reason(self, attempt: AttemptRecord) -> str:
+        """Why it was stopped. A job is suspended by holding and requeuing it: the attempt is not told apart."""
+        assert attempt.stop_reason is not None, f"attempt {attempt.key} was stopped"
+        is_held = self._state.jobs[attempt.job.id].held
+        return SUSPENDED if is_held and attempt.stop_reason is StopReason.REQUEUED else attempt.stop_reason.value
 
     def _touch_parked(self, candidates: list[str]) -> None:
         """Takes note of jobs that became ineligible, or were enqueued."""
