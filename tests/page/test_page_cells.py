@@ -47,6 +47,19 @@ def test_the_map_outlines_the_cells_of_virtual_clusters(admin: Page, server: Ser
     assert "colour=virtual_cluster" in admin.run("location.search")
 
 
+NAME_UNITS, OUTLINE_UNITS = 2.4, 1.1
+"""How high the font of a node's name is on the map, and how far an outline goes beyond its GPUs."""
+
+
+def test_outlines_of_cells_leave_room_for_the_name_of_their_node(admin: Page, server: Server) -> None:
+    admin.open(f"{server.url}/ui/map")
+    above = """import("/ui/static/views/map/layout.js").then(({ layoutOf, placeOf }) => {
+      const layout = layoutOf({ nodes: [{ name: "gpu-17", devices: 8, path: ["rack"] }] });
+      return placeOf(layout, 0).y - layout.top[0];
+    })"""
+    assert admin.run(above) > NAME_UNITS + OUTLINE_UNITS
+
+
 def test_where_there_are_none_the_map_offers_no_colours_of_virtual_clusters(admin: Page, server: Server) -> None:
     plain = "nodes: [{name: n, count: 3, gpus: 8, gpu_type: V100}]"
     applied = server.client.put("/cluster", content=plain, headers={"Content-Type": "application/yaml"})

@@ -1,6 +1,7 @@
 // Where every GPU lies on the map: nodes are boxes of cells, racks and pods are boxes of boxes. All in typed arrays.
 const CELL = 10;
 const GAP = 2;
+const NAME = 2;
 const PAD = 5;
 const TITLE = 12;
 const ASPECT = 1.7;
@@ -33,7 +34,7 @@ const columnsOf = (devices) => (devices <= 2 ? Math.max(1, devices) : devices <=
 const nodeBox = (node, index, first) => {
   const columns = columnsOf(node.devices);
   const rows = Math.max(1, Math.ceil(node.devices / columns));
-  return { node, index, first, columns, width: columns * CELL + 2 * GAP, height: rows * CELL + 2 * GAP, children: null };
+  return { node, index, first, columns, width: columns * CELL + 2 * GAP, height: NAME + rows * CELL + 2 * GAP, children: null };
 };
 
 const nested = (boxes, depth) => {
@@ -74,6 +75,7 @@ export const layoutOf = (map) => {
     domains: [],
     cell: CELL,
     gap: GAP,
+    above: NAME + GAP,
   };
   const place = (box, x, y) => {
     const left = x + box.x;
@@ -99,7 +101,7 @@ export const deviceAt = (layout, x, y) => {
   for (let at = 0; at < layout.nodes.length; at += 1) {
     if (x < layout.left[at] || x >= layout.right[at] || y < layout.top[at] || y >= layout.bottom[at]) continue;
     const column = Math.floor((x - layout.left[at] - layout.gap) / layout.cell);
-    const row = Math.floor((y - layout.top[at] - layout.gap) / layout.cell);
+    const row = Math.floor((y - layout.top[at] - layout.above) / layout.cell);
     const index = row * layout.columns[at] + column;
     if (column < 0 || column >= layout.columns[at] || index < 0 || index >= layout.nodes[at].devices) return null;
     return { node: at, index, device: layout.firsts[at] + index };
@@ -122,6 +124,6 @@ export const placeOf = (layout, device) => {
     index,
     device,
     x: layout.left[low] + layout.gap + (index % columns) * layout.cell,
-    y: layout.top[low] + layout.gap + Math.floor(index / columns) * layout.cell,
+    y: layout.top[low] + layout.above + Math.floor(index / columns) * layout.cell,
   };
 };

@@ -107,7 +107,7 @@ const drawDevices = (context, layout, at, frame, palette, cell, found) => {
       before = colour;
     }
     if (found) context.globalAlpha = found[first + index] ? 1 : 0.16;
-    context.fillRect(layout.left[at] + layout.gap + (index % columns) * layout.cell, layout.top[at] + layout.gap + Math.floor(index / columns) * layout.cell, cell, cell);
+    context.fillRect(layout.left[at] + layout.gap + (index % columns) * layout.cell, layout.top[at] + layout.above + Math.floor(index / columns) * layout.cell, cell, cell);
   }
   if (found) context.globalAlpha = 1;
 };
@@ -123,7 +123,7 @@ const drawCells = (context, layout, at, frame, { owners, inks }) => {
     const owner = ownerOf(index);
     if (owner < 0) continue;
     const x = layout.left[at] + layout.gap + (index % columns) * layout.cell - 0.5;
-    const y = layout.top[at] + layout.gap + Math.floor(index / columns) * layout.cell - 0.5;
+    const y = layout.top[at] + layout.above + Math.floor(index / columns) * layout.cell - 0.5;
     const right = x + layout.cell;
     const bottom = y + layout.cell;
     context.strokeStyle = inks[owner];
