@@ -16,14 +16,14 @@ LOOK_S = 1.0
 
 @click.command()
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE...", shell_complete=node_names)
-@click.option("--reason", default="", help="Shown by `nodes`.")
-@click.option("--evict", is_flag=True, help="Have the jobs that run there start elsewhere.")
-@click.option("--by", metavar="TIME", help="With --evict: until then they may end by themselves: +30m.")
+@click.option("--reason", default="", help="Reason, shown by `nodes`.")
+@click.option("--evict", is_flag=True, help="Requeue the jobs that run there: they start on other nodes.")
+@click.option("--by", metavar="TIME", help="With --evict: when jobs are requeued, such as +30m. They may end before.")
 def drain(nodes: tuple[str, ...], reason: str, evict: bool, by: str | None) -> None:
-    """Have the nodes NODE... take no new work. What runs there goes on, unless it is evicted."""
+    """Drain the nodes NODE...: they take no new work. Running jobs continue unless they are evicted."""
     if by is not None and not evict:
         raise click.UsageError("--by says when jobs are evicted: add --evict")
-    by_ms = moment(by)
+    by_ms = moment(by, "--by")
     if by is not None and by_ms < now_ms():
         raise click.UsageError(f"--by {by}: expected a time to come, such as +30m or 2030-01-31T08:00Z")
     client = connect()
@@ -65,7 +65,7 @@ def _path(node: str) -> str:
 @click.command()
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE...", shell_complete=node_names)
 def undrain(nodes: tuple[str, ...]) -> None:
-    """Let the nodes NODE... take work again."""
+    """Return the nodes NODE... to service."""
     client = connect()
     for node in nodes:
         changed = client.post(f"{_path(node)}:undrain")

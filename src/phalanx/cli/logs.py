@@ -42,20 +42,22 @@ class Printed(NamedTuple):
 
 @click.command()
 @job_argument
-@click.option("--rank", "--task", type=click.IntRange(0), metavar="N", help="The task.  [default: 0]")
+@click.option("--rank", "--task", type=click.IntRange(0), metavar="N", help="Number of the task.  [default: 0]")
 @click.option(
-    "--all-ranks", is_flag=True, help="All tasks: their lines in the order of time, each with its task in front."
+    "--all-ranks", is_flag=True, help="Print the lines of all tasks in the order of time, each preceded by its task."
 )
 @click.option(
     "--stream",
     type=click.Choice(["out", "err"]),
-    help="Only stdout or only stderr. Default: both, each to the same stream here.",
+    help="Print only stdout or only stderr. Default: both, each to the same stream here.",
 )
-@click.option("--attempt", type=click.IntRange(1), metavar="N", help="An older attempt than the newest.")
-@click.option("--timestamps", is_flag=True, help="Before each line when it was written, in UTC.")
-@click.option("--since", metavar="TIME", default="", help="Only lines written since then: 10m, 24h, 2026-01-31T08:00Z.")
-@click.option("--tail", type=click.IntRange(0, TAIL_MAX), metavar="LINES", help="Only the last lines.")
-@click.option("-f", "--follow", is_flag=True, help="Wait for more until the job is over.")
+@click.option("--attempt", type=click.IntRange(1), metavar="N", help="Number of the attempt. Default: the newest.")
+@click.option("--timestamps", is_flag=True, help="Print the time of each line, in UTC.")
+@click.option(
+    "--since", metavar="TIME", default="", help="Print only lines written since then: 10m, 24h, 2026-01-31T08:00Z."
+)
+@click.option("--tail", type=click.IntRange(0, TAIL_MAX), metavar="LINES", help="Print only the last lines.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing until the job has ended.")
 def logs(
     job: str,
     rank: int | None,
@@ -67,9 +69,9 @@ def logs(
     tail: int | None,
     follow: bool,
 ) -> None:
-    """Print what a task of the job ID has printed; of an array what that task of each member has, in their order.
+    """Print the output of a task of the job ID; of an array, that of each member in turn.
 
-    The time of a line is exact if it was written by itself, and up to 50 ms late in a burst.
+    The time of a line may be up to 50 ms late if many lines were written at once.
     """
     if all_ranks and rank is not None:
         raise click.UsageError("--all-ranks is all tasks, and --rank is one: give one of them")

@@ -83,7 +83,7 @@ def plan(
             raise click.UsageError("--policy, --at and --save go with --cluster; the live server has its own")
         plan_live(files, output)
         return
-    at_ms = moment(at)
+    at_ms = moment(at, "--at")
     cluster = cluster_from(cluster_path, at_ms)
     read = [(job, path) for number, path in enumerate(files, 1) for job in jobs_from(path, number, cluster, at_ms)]
     jobs, paths = [job for job, _ in read], {job.id: path for job, path in read}

@@ -43,10 +43,10 @@ def _own_code() -> Iterator[None]:
 @job_options
 @click.pass_context
 def run(ctx: click.Context, /, **given: Any) -> int:
-    """Submit a job, print what it prints, and wait for its end; exits with the code of the job, or 125 without one.
+    """Submit a job, print its output, and wait for its end. Exits with the code of the job, or 125 if it has none.
 
-    A job that can never start here is cancelled at once; `submit` keeps it until the cluster has grown. Ctrl-C ends the
-    waiting and leaves the job as it is.
+    A job that can never start here is cancelled at once; `submit` keeps it until the cluster has grown. Ctrl-C stops
+    waiting; the job continues.
     """
     if given["template"] == "list":
         list_templates("table")

@@ -49,50 +49,67 @@ def _unknown(error: click.NoSuchOption, is_apart: bool) -> str:
 OPTIONS = (
     click.argument("files", nargs=-1, metavar="[FILE]... [-- COMMAND]"),
     click.option(
-        "--template", metavar="NAME", shell_complete=template_names, help="A job of the gallery; `list` lists it."
+        "--template", metavar="NAME", shell_complete=template_names, help="A job template; `list` lists them."
     ),
+    click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Set a key of FILE or of the template."),
+    click.option("--name", help="Job name. Verbs accept it in place of the id while it is unique."),
+    click.option("--queue", shell_complete=queue_names, help="Queue of the job."),
+    click.option("--priority", type=int, help="Priority; higher goes first, if the policy uses priorities."),
+    click.option("--gpus", type=click.IntRange(0), help="GPUs per task."),
+    click.option("--gpu-type", help="GPU type, such as H100."),
     click.option(
-        "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Another value for a key of FILE or template."
+        "--tasks",
+        metavar="N|MIN:MAX",
+        help="Number of tasks, started together; MIN:MAX, as in 2:8, makes the job elastic.",
     ),
-    click.option("--name", help="A name, which works in place of the id while it is unique."),
-    click.option("--queue", shell_complete=queue_names, help="The queue."),
-    click.option("--priority", type=int, help="Higher goes first, where the policy uses it."),
-    click.option("--gpus", type=click.IntRange(0), help="GPUs of each task."),
-    click.option("--gpu-type", help="A kind of GPU."),
-    click.option("--tasks", metavar="N|MIN:MAX", help="So many equal tasks, started together; 2:8 is elastic."),
-    click.option("--cpus", type=click.FloatRange(0), help="CPUs of each task."),
-    click.option("--memory-gb", type=click.FloatRange(0), help="Memory of each task."),
-    click.option("--kind", type=click.Choice(["training", "service", "interactive"]), help="Default: training."),
-    click.option("--image", help="A container image to run in."),
-    click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable of the job's environment."),
-    click.option("--workdir", metavar="DIR", help="The folder to start in. Default: this one, if the server is here."),
+    click.option("--cpus", type=click.FloatRange(0), help="CPUs per task."),
+    click.option("--memory-gb", type=click.FloatRange(0), help="Memory per task, in GB."),
+    click.option(
+        "--kind", type=click.Choice(["training", "service", "interactive"]), help="Kind of job. Default: training."
+    ),
+    click.option("--image", help="Container image to run in."),
+    click.option("--env", multiple=True, metavar="NAME=VALUE", help="Environment variable of the job."),
+    click.option(
+        "--workdir",
+        metavar="DIR",
+        help="Working directory. Default: the current one, if the server runs on this machine.",
+    ),
     click.option(
         "--inherit-env/--no-inherit-env",
         default=None,
-        help="Take over PATH and the virtual environment of this shell, no secrets. Default: if the server is here.",
+        help="Use PATH and the virtual environment of this shell, never its secrets. Default: if the server runs here.",
     ),
-    click.option("--duration", metavar="TIME", help="How long it will take, as a guess: 90s, 4h."),
-    click.option("--max-run", metavar="TIME", help="Stop it after so long."),
-    click.option("--max-wait", metavar="TIME", help="Have it go first once it has waited so long."),
-    click.option("--begin", metavar="TIME", help="Not before this time: +2h, 2030-01-31T08:00Z."),
-    click.option("--deadline", metavar="TIME", help="Wanted by this time; submitting says if it can be met."),
-    click.option("--node", shell_complete=node_names, help="Only on this node."),
-    click.option("--node-selector", multiple=True, metavar="KEY=VALUE", help="Only on nodes with this label."),
+    click.option("--duration", metavar="TIME", help="Estimated run time: 90s, 4h."),
+    click.option("--max-run", metavar="TIME", help="Maximum run time, after which the job is stopped."),
+    click.option("--max-wait", metavar="TIME", help="Maximum wait, after which the job goes first."),
+    click.option("--begin", metavar="TIME", help="Earliest start: +2h, 2030-01-31T08:00Z."),
     click.option(
-        "--after", multiple=True, metavar="ID", help="Only after another job, or all members of an array, succeeded."
+        "--deadline", metavar="TIME", help="Time by which the job should end; submitting tells if that is possible."
     ),
-    click.option("--after-any", multiple=True, metavar="ID", help="Only after another job ended, however that was."),
-    click.option("--after-failure", multiple=True, metavar="ID", help="Only after another job failed."),
-    click.option("--after-start", multiple=True, metavar="ID", help="Only after another job started."),
+    click.option("--node", shell_complete=node_names, help="Run only on this node."),
+    click.option("--node-selector", multiple=True, metavar="KEY=VALUE", help="Run only on nodes with this label."),
     click.option(
-        "--dependency", multiple=True, metavar="KIND:ID[,…]", help="As sbatch has it: afterok:12:13,afterany:14."
+        "--after", multiple=True, metavar="ID", help="Start after this job, or all members of this array, succeeded."
+    ),
+    click.option("--after-any", multiple=True, metavar="ID", help="Start after this job ended, succeeded or not."),
+    click.option("--after-failure", multiple=True, metavar="ID", help="Start after this job failed."),
+    click.option("--after-start", multiple=True, metavar="ID", help="Start after this job started."),
+    click.option(
+        "--dependency",
+        multiple=True,
+        metavar="KIND:ID[,…]",
+        help="Dependencies as for sbatch: afterok:12:13,afterany:14.",
     ),
     click.option(
-        "--keep-unmet", is_flag=True, help="Stay pending if a dependency cannot be met. Default: be cancelled."
+        "--keep-unmet",
+        is_flag=True,
+        help="Keep the job pending if a dependency can no longer be met. Default: cancel it.",
     ),
-    click.option("--array", metavar="INDICES", help="Many members: 0-31, or 0-31%4 for four at a time."),
-    click.option("--retries", type=click.IntRange(0), help="Start it again up to so many times after failures."),
-    click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="A label, for `jobs --label`."),
+    click.option(
+        "--array", metavar="INDICES", help="Submit an array of jobs: 0-31, or 0-31%4 for at most four at a time."
+    ),
+    click.option("--retries", type=click.IntRange(0), help="Maximum number of retries after failures."),
+    click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Label of the job, for `jobs --label`."),
 )
 
 
@@ -105,15 +122,15 @@ def job_options(function: Decorated) -> Decorated:
 
 @click.command(cls=JobCommand)
 @job_options
-@click.option("--wait", is_flag=True, help="Wait until it is over; the exit code says how it came out.")
+@click.option("--wait", is_flag=True, help="Wait until the job has ended; the exit code tells how it ended.")
 @click.option(
-    "--follow", is_flag=True, help="Print what its first task prints, to stdout and stderr, until it is over."
+    "--follow", is_flag=True, help="Print the output of its first task, to stdout and stderr, until the job has ended."
 )
 @click.option("--dry-run", is_flag=True, help="Print the job file and submit nothing.")
 @output_option
 @click.pass_context
 def submit(ctx: click.Context, /, wait: bool, follow: bool, dry_run: bool, output: Output, **given: Any) -> int:
-    """Submit the jobs of FILE..., all or none, or one that runs COMMAND; prints them with their ids."""
+    """Submit the jobs of FILE..., all or none, or a job that runs COMMAND, and print their ids."""
     if given["template"] == "list":
         list_templates(output)
         return Exit.OK

@@ -29,48 +29,59 @@ class ListenError(PhalanxError):
 @click.option(
     "--data",
     metavar="DIR",
-    help="Where everything is kept. Default: ~/.local/state/phalanx; /var/lib/phalanx for root.",
+    help="Data directory. Default: ~/.local/state/phalanx; /var/lib/phalanx for root.",
 )
 @click.option(
-    "--listen", default="127.0.0.1:8470", show_default=True, metavar="HOST:PORT", help="Port 0: any that is free."
+    "--listen",
+    default="127.0.0.1:8470",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Address to listen on. Port 0 picks a free port.",
 )
-@click.option("--nodes", type=click.IntRange(1, 10_000), help="So many simulated nodes, where there are no GPUs.")
 @click.option(
-    "--gpus", type=click.IntRange(0, 64), help="GPUs of each simulated node; 0 alone: this machine without its GPUs."
+    "--nodes", type=click.IntRange(1, 10_000), help="Number of simulated nodes. On a machine with GPUs, add --simulate."
 )
-@click.option("--simulate", is_flag=True, help="Simulated nodes and GPUs, also where there are real ones.")
-@click.option("--cluster", metavar="FILE", help="The cluster, at the first start. `apply` changes it later.")
+@click.option(
+    "--gpus",
+    type=click.IntRange(0, 64),
+    help="GPUs per simulated node. 0 without --nodes: this machine without its GPUs.",
+)
+@click.option("--simulate", is_flag=True, help="Simulate nodes and GPUs, even if this machine has GPUs.")
+@click.option("--cluster", metavar="FILE", help="Cluster file for the first start. Later, use `apply`.")
 @click.option(
     "--policy",
     default="",
     shell_complete=policy_names,
     metavar="NAME[:key=value,…]",
-    help="The policy, at the first start.",
+    help="Scheduling policy for the first start.",
 )
-@click.option("--backend", default="local", show_default=True, help="What runs jobs; `rehearsal` runs nothing.")
+@click.option("--backend", default="local", show_default=True, help="Backend that runs jobs; `rehearsal` runs nothing.")
 @click.option(
     "--store",
     default="",
     metavar="URL",
     envvar="PHALANX_STORE",
-    help="A PostgreSQL database instead of the embedded store. With a password: set PHALANX_STORE instead.",
+    help="PostgreSQL database to use instead of the embedded store. If it has a password, set PHALANX_STORE instead.",
 )
-@click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes that serve HTTP.")
+@click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Number of HTTP processes.")
 @click.option("--tls-cert", default="", metavar="FILE", help="Serve HTTPS with this certificate.")
-@click.option("--tls-key", default="", metavar="FILE", help="The key of the certificate.")
-@click.option("--alerts", default="", metavar="FILE", help="Rules that watch over GPUs, jobs and nodes.")
-@click.option("--prometheus", default="", metavar="URL", help="The Prometheus that is asked for the loads of services.")
+@click.option("--tls-key", default="", metavar="FILE", help="Private key of the certificate.")
+@click.option("--alerts", default="", metavar="FILE", help="Alert rules for GPUs, jobs and nodes.")
+@click.option("--prometheus", default="", metavar="URL", help="Prometheus server to query for the load of services.")
 @click.option(
-    "--url", default="", metavar="URL", help="Where jobs and people reach it, if not at the --listen address."
+    "--url",
+    default="",
+    metavar="URL",
+    help="URL at which jobs and users reach the server, if it is not the --listen address.",
 )
 @click.option(
     "--proxy",
     "proxies",
     multiple=True,
     metavar="ADDR[,…]",
-    help="Believe X-Forwarded-For of the proxies at this address or network; otherwise of none.",
+    help="Trust X-Forwarded-For from this address or network. Default: from none.",
 )
-@click.option("--job-user", default="", metavar="NAME", help="The Unix user of tasks whose user has none of their own.")
+@click.option("--job-user", default="", metavar="NAME", help="Unix user of tasks whose user has no Unix user.")
 @click.option(
     "--turn",
     "turn_s",
@@ -78,7 +89,7 @@ class ListenError(PhalanxError):
     default=60,
     show_default=True,
     metavar="SECONDS",
-    help="How long a job that takes a GPU in turns runs before the next does.",
+    help="Length of a turn on a GPU that jobs use in turns.",
 )
 @click.option(
     "--request-timeout",
@@ -87,9 +98,9 @@ class ListenError(PhalanxError):
     default=30,
     show_default=True,
     metavar="SECONDS",
-    help="How long a request may take to arrive, with its body.",
+    help="Maximum time for a request to arrive, body included.",
 )
-@click.option("--ready-file", default="", metavar="FILE", help="Write there, when ready, what `-o json` prints.")
+@click.option("--ready-file", default="", metavar="FILE", help="Write what `-o json` prints to this file, when ready.")
 @click.option(
     "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", help="What to print when ready."
 )
@@ -116,7 +127,7 @@ def up(
     ready_file: str,
     output: Output,
 ) -> int:
-    """Run a server here until it is interrupted. Jobs go on when it stops, and are found again when it starts."""
+    """Run a server on this machine until it is interrupted. Jobs keep running without it; the next start finds them."""
     from phalanx.server.options import Options
     from phalanx.server.up import up as run
 

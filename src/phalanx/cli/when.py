@@ -32,13 +32,13 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def moment(said: str | None) -> int:
-    """A moment as it is said on the command line; now if nothing is said."""
+def moment(said: str | None, option: str) -> int:
+    """A moment as an option says it; now if it says nothing."""
     from phalanx.document.units import time_ms
 
     at_ms = now_ms() if said is None else time_ms(said, now_ms())
     if at_ms is None:
-        raise click.BadParameter(f"expected a time such as 2030-01-31T08:00Z, +2h or seconds since 1970, got {said!r}")
+        raise click.UsageError(f"{option} {said}: expected a time such as 2030-01-31T08:00Z, +2h or seconds since 1970")
     return at_ms
 
 
