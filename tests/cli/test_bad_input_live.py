@@ -27,6 +27,7 @@ WRONG = [
     *(["update", "1", "--priority", "high"], ["update", "1"]),
     *(["history", "--since", "soon"], ["history", "--since", "2999-01-01T00:00Z"], ["history", "--limit", "0"]),
     *(["usage", "--by", "moon"], ["usage", "--since", "x"], ["drain", "n0", "--by", "1h"]),
+    ["drain", "n0", "--evict", "--by", "soon"],
     *(["size", "--rate", "fast"], ["logs", "1", "--since", "ten minutes"], ["logs", "1", "--tail", "-1"]),
     *(["logs", "1", "--tail", "many"], ["logs", "1", "--task", "-1"], ["logs", "1", "--all-ranks", "--task", "0"]),
     *(["attach", "1", "--task", "x"], ["attach", "1", "--detach-keys", "ctrl"], ["attach"], ["forward", "1"]),
@@ -96,6 +97,12 @@ def test_a_length_in_no_unit_that_there_is_is_refused_and_changes_nothing(phalan
     assert "10 parsecs" in one_line(result.err)
     assert phalanx("job", pending, "-o", "json").data["spec"] == before["spec"]
     phalanx("cancel", pending)
+
+
+def test_what_options_made_of_a_job_has_no_place_in_a_file(phalanx: Phalanx) -> None:
+    result = phalanx("submit", "--array", "3-1", "--", "true")
+    told = "phalanx: key 'array': expected a range that goes up in steps of at least 1, got '3-1'"
+    assert (result.code, one_line(result.err)) == (Exit.REFUSED, told)
 
 
 @pytest.mark.parametrize("words", FOREIGN, ids=shown)

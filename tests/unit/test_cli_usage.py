@@ -9,7 +9,9 @@ from phalanx.cli.usage import row_of
 USED = {"key": "ann", "jobs": 1, "attempts": 1, "lost_gpu_ms": 0, "reported_gpu_ms": 0, "busy_gpu_ms": 0}
 
 
-@pytest.mark.parametrize(("gpu_ms", "hours"), [(0, 0), (18_000, 0.005), (1_200_000, 0.33), (3_661_000, 1.02)])
+@pytest.mark.parametrize(
+    ("gpu_ms", "hours"), [(0, 0), (18_000, 0.005), (3, 0.0001), (1_200_000, 0.33), (3_661_000, 1.02)]
+)
 def test_hours_of_a_short_job_are_not_zero(gpu_ms: int, hours: float) -> None:
     assert row_of({**USED, "gpu_ms": gpu_ms})["gpu_hours"] == hours
 

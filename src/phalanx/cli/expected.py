@@ -26,7 +26,7 @@ def when(job: str, output: Output) -> None:
     """
     client = connect()
     found = client.get(job_path(job))
-    row = {"job": found["id"], "state": found["state"], **_times(found)}
+    row = {"job": found["id"], "state": found["state"], **times_of(found)}
     if found["state"] == "waiting":
         told = client.get(job_path(found["id"], "/why"))
         row["starts"] = expected_start(told, now_ms()) or f"unknown: {told['why']}"
@@ -34,7 +34,7 @@ def when(job: str, output: Output) -> None:
     emit_one(row, [column for column in COLUMNS if row.get(column.key)], output)
 
 
-def _times(job: dict[str, Any]) -> dict[str, Any]:
+def times_of(job: dict[str, Any]) -> dict[str, Any]:
     """What is known of a job without a forecast."""
     times: dict[str, Any] = {key: job[key] for key in ("started_ms", "expected_end_ms", "ended_ms")}
     if job["started_ms"] is not None:
@@ -42,7 +42,8 @@ def _times(job: dict[str, Any]) -> dict[str, Any]:
     if job["ended_ms"] is not None:
         times["ended"] = f"{clock(job['ended_ms'])}, {ago(job['ended_ms'])} ago"
     elif job["state"] not in (*FINAL, "waiting"):
-        times["ends"] = expected_end(job["expected_end_ms"], now_ms())
+        starts = job["state"] == "starting"
+        times["ends"] = "unknown: it does not run yet" if starts else expected_end(job["expected_end_ms"], now_ms())
     return times
 
 

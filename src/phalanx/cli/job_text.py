@@ -48,8 +48,14 @@ def read_checked(path: str, site: Site) -> str:
     return text
 
 
+OF_NO_FILE = "job:1: "
+"""Where a server says that something is wrong in a job that came without a file."""
+
+
 def with_file(refused: Refused, paths: Sequence[str]) -> Refused:
     """What a server does not take, with the file that it is from, where the server says which of them it is."""
+    if not paths:
+        return Refused(str(refused).removeprefix(OF_NO_FILE), refused.index)
     if refused.index is None or refused.index >= len(paths):
         return refused
     return Refused(f"{paths[refused.index]}: {refused}", refused.index)

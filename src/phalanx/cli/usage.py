@@ -12,6 +12,7 @@ from phalanx.cli.output import Column, Output, emit, output_option
 from phalanx.cli.when import now_ms, past
 
 HOUR_MS = 3_600_000
+HOURS_LEAST = 0.0001
 FIGURES = (
     Column("jobs"),
     Column("gpu_hours", "GPU-HOURS"),
@@ -73,6 +74,8 @@ def row_of(used: dict[str, Any]) -> dict[str, Any]:
 
 
 def _hours(gpu_ms: int) -> float:
-    """Hours to the hundredth; less than one to two digits, so that a short job is not 0."""
+    """Hours to the hundredth; less than one to two digits, and not below a ten-thousandth: a short job is not 0."""
     hours = gpu_ms / HOUR_MS
-    return round(hours, 2) if hours >= 1 else float(f"{hours:.2g}")
+    if hours >= 1 or not hours:
+        return round(hours, 2)
+    return max(float(f"{hours:.2g}"), HOURS_LEAST)
