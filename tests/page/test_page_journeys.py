@@ -114,7 +114,7 @@ def test_draining_with_eviction_shows_what_is_lost_and_moves_the_jobs(admin: Pag
     admin.click("Drain…")
     admin.see("What runs there goes on to its end")
     admin.click("Evict its jobs: have them start elsewhere")
-    admin.see("since they last started; what they have not saved is lost. 0 of 1 said that they saved.")
+    admin.see("since it last started; what it has not saved is lost. It has not reported a saved step.")
     admin.click("Drain and evict 1 job")
     admin.see("takes no new work; 1 job evicted.")
     eventually(lambda: server.job(job["id"])["nodes"] not in ([], [node]))
@@ -157,6 +157,25 @@ def test_a_plan_tells_what_its_preemption_costs_and_whether_the_job_is_on_time(a
     admin.see("it cannot meet its deadline")
     server.client.post(f"/jobs/{low['id']}:cancel")
     server.wait(low["id"], "cancelled")
+
+
+REPORT = """
+import json, os, time, urllib.request
+body = json.dumps({"step": 1234, "metrics": {"loss": 2.5}}).encode()
+headers = {"Authorization": "Bearer " + os.environ["PHALANX_PROGRESS_TOKEN"], "Content-Type": "application/json"}
+urllib.request.urlopen(urllib.request.Request(os.environ["PHALANX_PROGRESS_URL"], body, headers))
+time.sleep(600)
+"""
+
+
+def test_the_last_report_has_only_what_the_job_reported(admin: Page, server: Server) -> None:
+    job = server.submit(command=["sh", "-c", 'exec python3 -c "$REPORT"'], env={"REPORT": REPORT}, duration="1h")
+    admin.open(f"{server.url}/ui/jobs/{job['id']}?tab=metrics")
+    admin.see("1,234\nstep")
+    admin.see("2.5\nloss")
+    assert "samples/s" not in admin.text()
+    server.client.post(f"/jobs/{job['id']}:cancel")
+    server.wait(job["id"], "cancelled")
 
 
 def test_metrics_appear_when_the_first_figures_come(admin: Page, server: Server) -> None:

@@ -139,6 +139,15 @@ def test_a_list_with_other_filters_begins_at_its_top(admin: Page, server: Server
     assert admin.run("document.querySelector('.grid-row').dataset.row") == "0"
 
 
+def test_columns_of_a_list_stand_below_their_titles(admin: Page, server: Server) -> None:
+    later = {"name": "below", "command": "true", "begin": "+10h"}
+    server.client.post("/jobs:batch", json={"jobs": [later] * 60}).raise_for_status()
+    admin.open(f"{server.url}/ui/jobs?name=below")
+    admin.see("60 jobs")
+    lefts = "[...document.querySelector('{}').children].map((each) => Math.round(each.getBoundingClientRect().left))"
+    assert admin.run(lefts.format(".grid-row")) == admin.run(lefts.format(".grid-head"))
+
+
 def test_a_page_whose_server_is_killed_says_so_and_goes_on_when_it_is_back(admin: Page, server: Server) -> None:
     admin.open(f"{server.url}/ui/jobs?name=later")
     admin.see("No job matches these filters")

@@ -41,7 +41,7 @@ const JobPage = ({ job, reload }) => {
   const [action, setAction] = useState(null);
   const Panel = PANELS[tab];
   const actions = mayChange(job) ? actionsFor(job) : [];
-  const reason = job.reason && job.state === "waiting" ? ` · ${job.reason}` : "";
+  const reason = job.reason && job.state === "waiting" ? ` · ${job.reason.replaceAll("_", " ")}` : "";
   return html`
     <div class="head">
       <div><h1><bdi>${shortened(job.name || `job ${job.id}`, 300)}</bdi></h1>

@@ -13,13 +13,14 @@ const rounded = (value) => number(Number(value.toPrecision(5)));
 
 const Figure = ({ value, label }) => html`<div class="figure"><b>${value}</b>${label}</div>`;
 
+// What a job did not report is 0, and no figure.
 const LastReport = ({ progress }) => html`
   <section class="card"><h2>Last report</h2><div class="figures">
     <${Figure} value=${number(progress.step)} label="step" />
-    <${Figure} value=${number(progress.durable_step)} label="saved step" />
-    <${Figure} value=${rounded(progress.samples_per_s)} label="samples/s" />
-    <${Figure} value=${percent(progress.gpu_busy * 100)} label="GPU busy" />
-    <${Figure} value="${rounded(progress.memory_gb)} GB" label="memory" />
+    ${progress.durable_step > 0 && html`<${Figure} value=${number(progress.durable_step)} label="saved step" />`}
+    ${progress.samples_per_s > 0 && html`<${Figure} value=${rounded(progress.samples_per_s)} label="samples/s" />`}
+    ${progress.gpu_busy > 0 && html`<${Figure} value=${percent(progress.gpu_busy * 100)} label="GPU busy" />`}
+    ${progress.memory_gb > 0 && html`<${Figure} value="${rounded(progress.memory_gb)} GB" label="memory" />`}
     ${Object.entries(progress.metrics).map(([name, value]) => html`<${Figure} key=${name} value=${value === null ? "no number" : rounded(value)} label=${name} />`)}
   </div></section>
 `;

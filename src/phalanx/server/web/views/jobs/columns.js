@@ -11,7 +11,7 @@ export const COLUMNS = {
   id: { title: "Id", width: "6rem", cell: (job) => html`<a href=${link(job)}>${job.id}</a>`, csv: (job) => job.id },
   name: { title: "Name", width: "minmax(9rem, 2fr)", cell: (job) => text(job.name || "–"), csv: (job) => job.name },
   state: { title: "State", width: "7.5rem", cell: (job) => html`<${StateMark} state=${job.state} held=${job.held} />`, csv: (job) => job.state },
-  reason: { title: "Reason", width: "minmax(6rem, 1fr)", cell: (job) => text((job.reason ?? job.end_reason) || ""), csv: (job) => job.reason ?? job.end_reason },
+  reason: { title: "Reason", width: "minmax(6rem, 1fr)", cell: (job) => text((job.reason?.replaceAll("_", " ") ?? job.end_reason) || ""), csv: (job) => job.reason ?? job.end_reason },
   queue: { title: "Queue", width: "minmax(6rem, 1fr)", cell: (job) => text(job.queue), csv: (job) => job.queue },
   user: { title: "User", width: "6rem", cell: (job) => text(job.user), csv: (job) => job.user },
   gpus: { title: "GPUs", width: "4rem", kind: "number", cell: (job) => number(job.gpus), csv: (job) => job.gpus },

@@ -14,8 +14,8 @@ const freeWords = (jobs) => {
   if (jobs.length === 0) return "Nothing runs there: the node is free at once.";
   const ends = jobs.map((job) => job.expected_end_ms);
   return ends.includes(null)
-    ? "At least one of them does not say when it ends."
-    : `If they take as long as they say, the node is free ${relative(Math.max(...ends))}.`;
+    ? jobs.length === 1 ? "It does not say when it ends." : "At least one of them does not say when it ends."
+    : `If ${jobs.length === 1 ? "it takes as long as it says" : "they take as long as they say"}, the node is free ${relative(Math.max(...ends))}.`;
 };
 
 const Staying = ({ jobs, hidden }) => html`
@@ -28,7 +28,8 @@ const Staying = ({ jobs, hidden }) => html`
 const lostWords = (jobs) => {
   const used = jobs.reduce((sum, job) => sum + (job.running_since_ms ? (serverNow() - job.running_since_ms) * job.gpus : 0), 0);
   const saving = jobs.filter((job) => job.progress?.durable_step > 0).length;
-  return `They have used ${gpuHours(used)} since they last started; what they have not saved is lost. ${saving} of ${jobs.length} said that they saved.`;
+  if (jobs.length === 1) return `It has used ${gpuHours(used)} since it last started; what it has not saved is lost. It has ${saving ? "" : "not "}reported a saved step.`;
+  return `They have used ${gpuHours(used)} since they last started; what they have not saved is lost. ${saving} of ${jobs.length} have reported a saved step.`;
 };
 
 // Jobs that run on several nodes leave all of them. One that cannot be requeued keeps none of the others.
