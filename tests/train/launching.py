@@ -26,6 +26,12 @@ def note(event, **facts):
     with open(out, "a") as file:
         file.write(json.dumps(said) + "\\n")
 
+"""
+
+NOTES, RANK = (
+    RANK,
+    RANK
+    + """
 rank, restarts = int(os.environ["RANK"]), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
 signal.signal(signal.SIGTERM, lambda *_: (note("saved"), os._exit(0)))
 note("began", restarts=restarts)
@@ -36,19 +42,22 @@ def train():
         step += 1
         beat(step)
         time.sleep(0.02)
-"""
-"""What every rank's program begins with; `train()` goes on until it is let go."""
+""",
+)
+"""What every rank's program begins with; `train()` goes on until it is let go. NOTES is the part that writes down."""
 
 
 class Launched:
     """One launcher, its standard error, and what the ranks of all launchers of a test wrote."""
+
+    prelude = RANK
 
     def __init__(
         self, folder: Path, name: str, program: str, options: tuple[str, ...], variables: Mapping[str, str]
     ) -> None:
         self.folder, self.said = folder, folder / f"{name}.err"
         script = folder / "rank.py"
-        script.write_text(RANK + program)
+        script.write_text(self.prelude + program)
         command = [*self.launcher(options), str(script)]
         source = str(Path(__file__).parents[2] / "src")
         environment = {**os.environ, "OUT": str(folder / "out"), "PYTHONPATH": source, **variables}

@@ -99,14 +99,14 @@ from phalanx.train.launch.plan import Seat
     type=int,
     default=0,
     show_default=True,
-    help="Number of standby processes on this node, which make restarts faster.",
+    help="Number of ranks of this node that start from a warm process, which makes restarts faster.",
 )
 @click.option(
     "--preload",
     metavar="MODULE,…",
     default="torch",
     show_default=True,
-    help="Modules that standby processes import in advance.",
+    help="Modules that the warm process imports in advance.",
 )
 @click.option(
     "--hang-timeout",

@@ -21,11 +21,13 @@ from phalanx.train.launch.budget import Rules as Restarts
 from phalanx.train.launch.cause import Cause
 from phalanx.train.launch.coordinator import Coordinator, Report, Rules
 from phalanx.train.launch.epoch import Agent, Epoch
+from phalanx.train.launch.handover import Handed
 from phalanx.train.launch.network import Address, Network
 from phalanx.train.launch.options import Options
 from phalanx.train.launch.plan import GangFile, Plan
 from phalanx.train.launch.replica import Message, Replica, Timing
 from phalanx.train.launch.standby import Standbys
+from phalanx.train.launch.stragglers import Stragglers
 from phalanx.train.launch.workers import Workers, program_of
 
 TICK_S = 0.05
@@ -34,6 +36,9 @@ TAKEN_PATIENCE_S = 15.0
 
 HOLD_EVERY_S = 1.0
 """How often a leader tries to listen at the endpoint, for agents that join after the founder has gone."""
+
+LOOK_EVERY_S = 1.0
+"""How often a leader looks for slow ranks."""
 
 LEFT_EXIT = 143
 FAILED_EXIT = 1
@@ -60,6 +65,8 @@ class AgentProcess:
         self._contacts: list[Address] = []
         self._asked = 0
         self._gang = None if options.seat is None else GangFile(options.seat)
+        self._stragglers = Stragglers()
+        self._look_at = 0.0
         self._holds_endpoint = False
         self._hold_at = 0.0
         self._leaving = False
@@ -165,6 +172,9 @@ class AgentProcess:
         is_member = self._me.name in epoch.names
         if epoch.number == self._started or self._is_ending():
             return
+        if self._workers is not None and is_member and not self._leaving and self._workers.can_go_on:
+            await self._change_over(epoch, self._workers)
+            return
         if self._workers is not None:
             # Ranks that save take a while, in which this agent is there for the other agents.
             reason, grace_s = self._notice(epoch.why or "another epoch")
@@ -185,18 +195,37 @@ class AgentProcess:
         """Whether the ranks that this agent runs are to end for a failure of one of their world."""
         return epoch.state == "failed" or epoch.restarts > self._restarts
 
+    async def _change_over(self, epoch: Epoch, workers: Workers) -> None:
+        """Ranks that keep their memory go on in the new epoch; they wait where it has too few agents yet."""
+        if epoch.state == "running":
+            handed = [Handed(each, self._has_failed(epoch)) for each in self._variables(epoch)]
+            self._restarts = epoch.restarts
+            first, command = epoch.first_rank(self._me.name), self._options.command
+            kept = await workers.change(first, command, handed, self._standbys)
+            self._tell_of(epoch, f"; {kept} of {self._options.slots} go on in their processes")
+            self._prepare_next()
+        self._started = epoch.number
+
     async def _start(self, epoch: Epoch) -> None:
-        name = self._me.name
         self._restarts = epoch.restarts
-        log.info("epoch %d: ranks %d to %d of %d%s", *self._range(epoch), f" ({epoch.why})" if epoch.why else "")
+        self._tell_of(epoch, "")
         self._fenced = None
-        self._workers = Workers(self._me.host, epoch.first_rank(name), self._wake.set)
+        self._workers = Workers(self._me.host, epoch.first_rank(self._me.name), self._wake.set)
+        await self._workers.start(self._options.command, self._variables(epoch), self._standbys)
+        self._prepare_next()
+
+    def _variables(self, epoch: Epoch) -> list[dict[str, str]]:
         options = self._options
-        variables = [
-            environment.of_rank(epoch, name, rank, options.run_id, options.max_restarts)
+        return [
+            environment.of_rank(epoch, self._me.name, rank, options.run_id, options.max_restarts)
             for rank in range(options.slots)
         ]
-        await self._workers.start(options.command, variables, self._standbys)
+
+    def _tell_of(self, epoch: Epoch, kept: str) -> None:
+        why = f" ({epoch.why})" if epoch.why else ""
+        log.info("epoch %d: ranks %d to %d of %d%s%s", *self._range(epoch), why, kept)
+
+    def _prepare_next(self) -> None:
         # The next epoch's rank 0 may listen elsewhere: what listened here may linger.
         self._me = replace(self._me, master_port=free_port(self._me.host))
         self._refill()
@@ -220,17 +249,26 @@ class AgentProcess:
             for name in self._closed:
                 self._lose(name, now)
         self._coordinator.planned(self._plan())
-        self._coordinator.heard(self._report(), now)
+        if self._started > 0 or self._standbys.are_warm or not self._standbys.cover(self._options.slots):
+            # Ranks that all come of a standby begin no later for waiting until it has imported.
+            self._coordinator.heard(self._report(), now)
         for name, at in list(self._heard.items()):
             if name != self._me.name and now >= at + self._timing.lease_s:
                 self._lose(name, now)
         epoch = self._replica.epoch
         if epoch is None or self._replica.is_pending():
             return
+        self._name_the_slow(epoch, self._coordinator, now)
         following = self._coordinator.next(epoch, now)
         if following is not None:
             log.info("epoch %d: %s%s", following.number, following.state, f", {following.why}" if following.why else "")
             self._replica.propose(following, now)
+
+    def _name_the_slow(self, epoch: Epoch, coordinator: Coordinator, now: float) -> None:
+        if now >= self._look_at:
+            self._look_at = now + LOOK_EVERY_S
+            for word in self._stragglers.look(*coordinator.busy(epoch)):
+                log.warning("%s", word)
 
     def _plan(self) -> Plan | None:
         return None if self._gang is None else self._gang.plan()
@@ -252,7 +290,8 @@ class AgentProcess:
             causes = () if self._fenced is None else (self._fenced,)
             return Report(self._me, self._started, "failed" if causes else "idle", causes, self._leaving)
         condition: Any = "failed" if workers.causes else "succeeded" if workers.has_succeeded else "running"
-        return Report(self._me, self._started, condition, tuple(workers.causes), self._leaving, workers.step())
+        told = tuple(workers.causes)
+        return Report(self._me, self._started, condition, told, self._leaving, workers.step(), workers.busy())
 
     def _tell(self, now: float) -> None:
         """Reports to the leader: at once what changed, and with every beat that this agent is there.
@@ -264,7 +303,7 @@ class AgentProcess:
             return
         report = self._report()
         at, before = self._reported
-        is_news = before is None or replace(before, step=None) != replace(report, step=None)
+        is_news = before is None or _news_of(before) != _news_of(report)
         if not is_news and now < at + self._timing.beat_s:
             return
         self._reported = (now, report)
@@ -434,6 +473,11 @@ class AgentProcess:
             await asyncio.sleep(TICK_S)
         log.log(logging.INFO if epoch.state == "succeeded" else logging.ERROR, "%s: %s", epoch.state, epoch.why)
         return {"succeeded": 0, "left": LEFT_EXIT}.get(epoch.state, FAILED_EXIT)
+
+
+def _news_of(report: Report) -> Report:
+    """What is worth a message at once; how far and how fast ranks are can wait for the next beat."""
+    return replace(report, step=None, busy=())
 
 
 def run(options: Options) -> int:

@@ -1,7 +1,7 @@
 """Runs a Python program as one rank: `python bootstrap.py [--standby MODULES] COMMAND…`, by the interpreter of the job.
 
-It tells the launcher what the program raised and, when asked, where it stands. A standby imports modules first and
-waits until it is told, by a line on its standard input, which rank it is. Nothing but the standard library is needed.
+It tells the launcher what the program raised and, when asked, where it stands. A standby imports modules first; then it
+forks a rank for each line on its standard input, and tells of their ends. Nothing but the standard library is needed.
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
+import gc
 import importlib
 import json
 import os
 import runpy
+import select
 import signal
 import sys
+import threading
 import time
 import traceback
 from types import ModuleType, TracebackType
@@ -24,7 +27,7 @@ RETURNED = "returned"
 """A file in the worker's folder from the moment its program has returned: what Python does then is no hang."""
 
 READY = "PHALANX_STANDBY_FD"
-"""A descriptor that a standby closes when it has imported what it should."""
+"""A descriptor on which a standby says that it is ready, and what becomes of the ranks that it forks."""
 STACK_SIGNAL = signal.SIGUSR2
 PR_SET_PDEATHSIG = 1
 
@@ -59,17 +62,78 @@ def end_with_the_launcher() -> None:
 
 
 def stand_by(modules: list[str]) -> None:
-    """Imports what takes long, and waits to be a rank; ends with the launcher."""
+    """Imports what takes long, and forks ranks until the launcher ends; returns in each of the ranks."""
     for module in modules:
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
-    sys.stdout.flush()
-    os.close(int(os.environ.pop(READY)))
-    line = sys.stdin.readline()
-    if not line:
-        raise SystemExit(0)
+    told = int(os.environ.pop(READY))
+    refuse_what_no_fork_survives()
+    woken, wakes = os.pipe()
+    os.set_blocking(wakes, False)
+    signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    gc.freeze()
+    os.write(told, b"ready\n")
+    asked = b""
+    while True:
+        ready, _, _ = select.select([0, woken], [], [])
+        if woken in ready:
+            os.read(woken, 4096)
+            tell_of_the_ended(told)
+        if 0 in ready:
+            read = os.read(0, 65536)
+            if not read:
+                raise SystemExit(0)
+            *lines, asked = (asked + read).split(b"\n")
+            for line in lines:
+                if forks(told, line):
+                    for descriptor in (told, woken, wakes):
+                        os.close(descriptor)
+                    return
+
+
+def refuse_what_no_fork_survives() -> None:
+    """Ends a standby whose modules have begun what a forked process does not have: the launcher does without."""
+    torch = sys.modules.get("torch")
+    if threading.active_count() > 1 or (torch is not None and torch.cuda.is_initialized()):
+        print("phalanx: a module of --preload starts threads or CUDA: ranks start cold", file=sys.stderr, flush=True)  # noqa: T201
+        raise SystemExit(1)
+
+
+def forks(told: int, line: bytes) -> bool:
+    """Forks a rank with the variables that the line says; whether this is the rank."""
+    template = os.getpid()
+    pid = os.fork()
+    if pid:
+        # The launcher may signal the rank as soon as it hears of it.
+        with contextlib.suppress(OSError):
+            os.setpgid(pid, pid)
+        os.write(told, f"forked {pid}\n".encode())
+        return False
+    os.setpgid(0, 0)
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    end_with_the_launcher()
+    if os.getppid() != template:
+        os._exit(1)
     os.environ.update(json.loads(line))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        # Its generator would be the same in all ranks.
+        numpy.random.seed()
+    return True
+
+
+def tell_of_the_ended(told: int) -> None:
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if not pid:
+            return
+        os.write(told, f"ended {pid} {os.waitstatus_to_exitcode(status)}\n".encode())
 
 
 def run(command: list[str]) -> None:

@@ -43,11 +43,14 @@ class Report:
     causes: tuple[Cause, ...] = ()
     leaving: bool = False
     step: int | None = None
+    busy: tuple[tuple[int, float], ...] = ()
+    """Ranks, and the seconds for which they computed a step of late."""
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> Report:
         causes = tuple(Cause.of(each) for each in said["causes"])
-        return cls(**{**said, "agent": Agent.of(said["agent"]), "causes": causes})
+        busy = tuple((rank, seconds) for rank, seconds in said["busy"])
+        return cls(**{**said, "agent": Agent.of(said["agent"]), "causes": causes, "busy": busy})
 
 
 class Coordinator:
@@ -81,6 +84,12 @@ class Coordinator:
         """An agent has ended, or was silent for longer than its lease."""
         self._reports.pop(name, None)
         self._lost[name] = now
+
+    def busy(self, epoch: Epoch) -> tuple[dict[int, float], dict[int, str]]:
+        """The seconds that the ranks of an epoch compute a step, and their hosts."""
+        reports = [self._reports[name] for name in epoch.names if name in self._reports]
+        told = [(report.agent.host, each) for report in reports if report.epoch == epoch.number for each in report.busy]
+        return {rank: seconds for _, (rank, seconds) in told}, {rank: host for host, (rank, _) in told}
 
     def next(self, epoch: Epoch, now: float) -> Epoch | None:
         """The epoch to propose after this one; None while it should go on."""

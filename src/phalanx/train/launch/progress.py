@@ -8,16 +8,17 @@ from __future__ import annotations
 import os
 import struct
 import time
+from math import nan
 from pathlib import Path
 
 FOLDER = "PHALANX_WORKER_DIR"
-BEAT = struct.Struct("<qd")
+BEAT = struct.Struct("<qdd")
 
 _open: tuple[str, int] | None = None
 
 
-def beat(step: int) -> None:
-    """This rank has done a step."""
+def beat(step: int, busy_s: float = nan) -> None:
+    """This rank has done a step; for how long it computed of late, without waiting for other ranks, if it knows."""
     global _open
     folder = os.environ.get(FOLDER)
     if not folder:
@@ -27,16 +28,16 @@ def beat(step: int) -> None:
             _open = (folder, os.open(os.path.join(folder, "progress"), os.O_WRONLY | os.O_CREAT))
         except OSError:
             return
-    os.pwrite(_open[1], BEAT.pack(step, time.time()), 0)
+    os.pwrite(_open[1], BEAT.pack(step, time.time(), busy_s), 0)
 
 
-def read(folder: Path) -> tuple[int, float] | None:
-    """The last step that a rank has told, and when; None if it never did."""
+def read(folder: Path) -> tuple[int, float, float] | None:
+    """The last step that a rank has told, when, and its seconds of computing; None if it never did."""
     try:
         said = (folder / "progress").read_bytes()
     except OSError:
         return None
     if len(said) != BEAT.size:
         return None
-    step, at_s = BEAT.unpack(said)
-    return step, at_s
+    step, at_s, busy_s = BEAT.unpack(said)
+    return step, at_s, busy_s

@@ -14,43 +14,92 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from math import isnan
 from pathlib import Path
 from typing import Any
 
-from phalanx.train.launch import progress, stacks
+from phalanx.train.launch import handover, progress, stacks
 from phalanx.train.launch.bootstrap import FOLDER, RETURNED, STACK_SIGNAL
 from phalanx.train.launch.cause import Cause, Ending, cause_of
-from phalanx.train.launch.standby import Standbys
+from phalanx.train.launch.standby import Forked, Standbys
 
 BOOTSTRAP = str(Path(__file__).with_name("bootstrap.py"))
 STACKS_WITHIN_S = 1.0
 POLL_S = 0.02
 
+RankProcess = asyncio.subprocess.Process | Forked
+
 log = logging.getLogger("phalanx.launch")
 
 
 class Workers:
-    """Started once; stopped once. `on_end` is called when any has ended."""
+    """Started and stopped once; in between they may change over to other epochs. `on_end` is called when any ends."""
 
     def __init__(self, host: str, first_rank: int, on_end: Callable[[], None]) -> None:
         self._host, self._first_rank, self._on_end = host, first_rank, on_end
         self._folder = Path(tempfile.mkdtemp(prefix="phalanx-launch-"))
-        self._processes: list[asyncio.subprocess.Process] = []
+        self._processes: list[RankProcess] = []
         self._watchers: list[asyncio.Task[None]] = []
         self._codes: dict[int, int] = {}
         self._stopping = False
+        self._dismissed: set[int] = set()
+        """Those that were ended so that another process takes their place."""
+        self._changed_s = 0.0
         self._oom_before = oom_kills()
         self.causes: list[Cause] = []
 
     async def start(self, command: Sequence[str], variables: Sequence[Mapping[str, str]], standbys: Standbys) -> None:
         """Starts one process for each set of variables, of standbys where there are any."""
         for number, values in enumerate(variables):
-            folder = self._folder_of(number)
-            folder.mkdir()
-            own = {**values, FOLDER: str(folder), "PHALANX_NOTICE_FILE": str(self._folder / "notice")}
-            process = standbys.take(own) or await spawned(command, own)
+            process = await self._started(command, self._prepared(number, values), standbys)
             self._processes.append(process)
             self._watchers.append(asyncio.ensure_future(self._watch(number, process)))
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether a rank lives that can keep its memory in another epoch."""
+        return bool(self._keeping())
+
+    async def change(
+        self, first_rank: int, command: Sequence[str], handed: Sequence[handover.Handed], standbys: Standbys
+    ) -> int:
+        """Begins another epoch: ranks that keep their memory go on, the others are started. How many go on."""
+        keeping = self._keeping()
+        # What ends from here on ends in the new epoch.
+        self.causes, self._first_rank = [], first_rank
+        self._changed_s, self._oom_before = time.time(), oom_kills()
+        for number in set(range(len(self._processes))) - set(keeping):
+            # One that hangs, or that has no memory to keep yet.
+            self._end(number)
+            await self._watchers[number]
+        for number in keeping:
+            handover.hand(self._folder_of(number), handed[number])
+        for number in sorted(set(range(len(self._processes))) - set(keeping)):
+            shutil.rmtree(self._folder_of(number), ignore_errors=True)
+            process = await self._started(command, self._prepared(number, handed[number].variables), standbys)
+            self._processes[number] = process
+            self._codes.pop(number, None)
+            self._watchers[number] = asyncio.ensure_future(self._watch(number, process))
+        return len(keeping)
+
+    def _keeping(self) -> list[int]:
+        hung = {cause.rank - self._first_rank for cause in self.causes if cause.kind == "hang"}
+        numbers = [number for number in range(len(self._processes)) if number not in self._codes]
+        return [each for each in numbers if each not in hung and handover.is_declared(self._folder_of(each))]
+
+    def _prepared(self, number: int, values: Mapping[str, str]) -> dict[str, str]:
+        folder = self._folder_of(number)
+        folder.mkdir()
+        return {**values, FOLDER: str(folder), "PHALANX_NOTICE_FILE": str(self._folder / "notice")}
+
+    async def _started(self, command: Sequence[str], own: Mapping[str, str], standbys: Standbys) -> RankProcess:
+        return await standbys.take(own) or await spawned(command, own)
+
+    def _end(self, number: int) -> None:
+        if number not in self._codes:
+            self._dismissed.add(number)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._processes[number].pid, signal.SIGKILL)
 
     @property
     def is_over(self) -> bool:
@@ -69,6 +118,15 @@ class Workers:
         told = [progress.read(self._folder_of(number)) for number in range(len(self._processes))]
         return max((each[0] for each in told if each is not None), default=None)
 
+    def busy(self) -> tuple[tuple[int, float], ...]:
+        """The seconds that ranks computed a step of late, of those that tell it in this epoch."""
+        told = [(number, progress.read(self._folder_of(number))) for number in range(len(self._processes))]
+        return tuple(
+            (self._first_rank + number, each[2])
+            for number, each in told
+            if each is not None and each[1] > self._changed_s and not isnan(each[2])
+        )
+
     def stalled_s(self) -> float:
         """For how long no rank has told a step or returned; 0 before the first step, and when all have returned."""
         told = [progress.read(self._folder_of(number)) for number in range(len(self._processes))]
@@ -76,7 +134,7 @@ class Workers:
         if not times or not self._unreturned():
             return 0.0
         returned = (self._returned_s(number) for number in range(len(self._processes)))
-        return time.time() - max(*times, *(each for each in returned if each is not None), 0.0)
+        return time.time() - max(*times, *(each for each in returned if each is not None), self._changed_s)
 
     async def explain_hang(self, stalled_s: float) -> None:
         """Has all ranks write down where they stand, and names those that wait for no other."""
@@ -131,9 +189,12 @@ class Workers:
                 os.killpg(pid, signal.SIGCONT)
                 os.killpg(pid, number)
 
-    async def _watch(self, number: int, process: asyncio.subprocess.Process) -> None:
+    async def _watch(self, number: int, process: RankProcess) -> None:
         code = await process.wait()
         self._codes[number] = code
+        if number in self._dismissed:
+            self._dismissed.discard(number)
+            return
         if code != 0 and not self._stopping:
             cause = cause_of(self._ending(number, code))
             log.warning("%s", cause)

@@ -1,0 +1,171 @@
+"""The process group of a world: met for, used, left, and met for again in the same process."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, TCPStore
+
+from phalanx.errors import PhalanxError
+from phalanx.train.elastic.seat import World
+
+POLL_S = 0.005
+REACH_S = 2.0
+"""How long one attempt to reach the store of a world may take; the newest world is looked at between attempts."""
+
+QUIET_S = 5.0
+"""A world that broke is met for again if the launcher has said nothing of it by then."""
+
+
+class Group:
+    """At most one at a time. A round is one meeting of the ranks of a world; what breaks a world begins the next."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout = timedelta(seconds=timeout_s)
+        self._store: TCPStore | None = None
+        self._before: TCPStore | None = None
+        self._is_store_lost = False
+        self._world: World | None = None
+        self._round = -1
+        self._left_at = 0.0
+        self._lock = threading.Lock()
+        """Held while descriptors are used that `leave` gives back."""
+        self._connections: list[int] = []
+
+    @property
+    def world(self) -> World:
+        assert self._world is not None
+        return self._world
+
+    def meet(self, should_stop: Callable[[], bool], is_own_failure: bool) -> bool:
+        """Waits for the ranks of the newest world, and is one of its group; False where this rank is to stop first.
+
+        The world may be the one before, in another round: if this rank left it for a failure that it survived, or the
+        launcher says nothing.
+        """
+        self.leave()
+        while not should_stop():
+            world = World.newest()
+            if self._world is None or world.epoch != self._world.epoch:
+                # Held for ranks that have not heard of the new world yet.
+                self._before = self._store
+                self._store, self._world, self._round, self._is_store_lost = None, world, -1, False
+            if self._is_there(world):
+                begins = is_own_failure or time.monotonic() > self._left_at + QUIET_S
+                if self._met(world, begins, should_stop):
+                    return True
+            time.sleep(POLL_S)
+        return False
+
+    def _is_there(self, world: World) -> bool:
+        """Whether the store of the world is reached. One that was lost is not sought: another world comes."""
+        if self._is_store_lost or self._store is not None:
+            return not self._is_store_lost
+        with suppress(RuntimeError):
+            if world.rank == 0 or answers(world.address, world.port):
+                self._reach(world)
+                return True
+        if world.rank == 0:
+            raise PhalanxError(f"rank 0 cannot listen at {world.address}:{world.port}: the port was taken meanwhile")
+        return False
+
+    def _met(self, world: World, begins: bool, should_stop: Callable[[], bool]) -> bool:
+        """Whether all ranks came to a further round and are one group now."""
+        try:
+            number = self._next_round(begins)
+            if number == self._round or not self._all_came(world, number, should_stop):
+                return False
+        except RuntimeError:
+            self._is_store_lost = True
+            return False
+        self._round = number
+        with suppress(RuntimeError):
+            self._begin(world, number)
+            return True
+        self.leave()
+        return False
+
+    def leave(self) -> None:
+        """Closes the connections, by which the others know."""
+        self._left_at = time.monotonic()
+        with self._lock:
+            self._connections = []
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+    def break_up(self) -> None:
+        """Has all that waits in the group fail; for another thread than the one that waits."""
+        with self._lock:
+            for descriptor in self._connections:
+                with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
+                    connection.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self.leave()
+        self._store = None
+
+    def _reach(self, world: World) -> None:
+        reach = timedelta(seconds=REACH_S)
+        self._store = TCPStore(
+            world.address, world.port, is_master=world.rank == 0, timeout=reach, wait_for_workers=False
+        )
+
+    def _next_round(self, begins: bool) -> int:
+        """The round that the ranks of this world meet in; the next one, if this rank may begin it."""
+        assert self._store is not None
+        if self._round >= 0 and begins:
+            # Of several that begin it, one does.
+            self._store.compare_set("round", str(self._round), str(self._round + 1))
+        return int(self._store.compare_set("round", "", "0"))
+
+    def _all_came(self, world: World, number: int, should_stop: Callable[[], bool]) -> bool:
+        assert self._store is not None
+        self._store.set(f"{number}/{world.rank}", "")
+        wanted = [f"{number}/{rank}" for rank in range(world.size)]
+        while not self._store.check(wanted):
+            if World.newest().epoch != world.epoch or should_stop() or self._next_round(begins=False) != number:
+                return False
+            time.sleep(POLL_S)
+        return True
+
+    def _begin(self, world: World, number: int) -> None:
+        assert self._store is not None
+        self._store.set_timeout(self._timeout)
+        before = open_connections()
+        store = PrefixStore(f"group/{number}", self._store)
+        dist.init_process_group("gloo", store=store, rank=world.rank, world_size=world.size, timeout=self._timeout)
+        # The first collective opens what connections are not open yet.
+        dist.all_reduce(torch.zeros(1))
+        self._connections = sorted(open_connections() - before)
+        self._store.set_timeout(timedelta(seconds=REACH_S))
+
+
+def open_connections() -> set[int]:
+    """The descriptors of this process that are connections; gloo ends the process if what it listens at fails."""
+    found = set()
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            if os.readlink(each).startswith("socket:") and _is_connection(int(each.name)):
+                found.add(int(each.name))
+    return found
+
+
+def _is_connection(descriptor: int) -> bool:
+    with socket.socket(fileno=os.dup(descriptor)) as found:
+        return found.family in (socket.AF_INET, socket.AF_INET6) and bool(found.getpeername())
+
+
+def answers(address: str, port: int) -> bool:
+    """Whether something listens there: torch's store writes pages of warnings where nothing does."""
+    with suppress(OSError), socket.create_connection((address, port), REACH_S):
+        return True
+    return False
