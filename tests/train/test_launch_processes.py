@@ -211,3 +211,23 @@ def test_two_runs_at_one_endpoint_are_told_apart(launch: Launch) -> None:
     other = launch("train()", *nodes("2", port), "--rdzv-id", "two")
     assert other.wait() == 1
     assert "the agents there run 'one', and this is 'two' (--rdzv-id)" in other.errors()
+
+
+def test_a_rank_that_floods_its_log_and_raises_all_of_it_is_named_and_its_agent_is_not_lost(launch: Launch) -> None:
+    # What is tested is the connection, which such a report broke; not how long an agent may be silent.
+    patient, port = "lease=60,last_call_timeout=1", free_port()
+    launch("train()", *nodes("2", port, patient))
+    launch.until(lambda: "waits for others" in launch._all[0].errors(), "the first agent")
+    program = """
+if restarts == 0:
+    flood = "x" * 100_000
+    for _ in range(20):
+        print(flood, file=sys.stderr)
+    raise RuntimeError(flood * 20)
+train()
+"""
+    launch(program, *nodes("2", port, patient))
+    launch.world(2, epochs_before=1)
+    launch.let_go()
+    assert ": RuntimeError: xxx" in launch._all[0].errors()
+    assert "was lost" not in launch._all[0].errors()

@@ -56,6 +56,13 @@ def test_an_ending_is_told_by_its_kind(ending: Ending, kind: str, is_program: bo
     assert (cause.kind, cause.is_program, cause.is_cascade) == (kind, is_program, is_cascade)
 
 
+def test_what_is_told_of_an_error_has_a_limit() -> None:
+    cause = cause_of(Ending(0, "h", 1.0, 1, error="RuntimeError", message="x" * 10**6, trace="y" * 10**6 + "end"))
+    assert len(cause.text) < 2000
+    assert len(cause.trace) < 10**5
+    assert cause.trace.endswith("end")
+
+
 def test_the_first_cause_is_not_that_of_a_rank_that_ended_because_of_it() -> None:
     closed = cause_of(Ending(0, "h", 1.0, 1, error="RuntimeError", message=CLOSED))
     killed = cause_of(Ending(3, "h", 1.2, signal=signal.SIGKILL))

@@ -26,6 +26,9 @@ COLLECTIVE = (
 )
 """Words of errors that a rank has because another one is gone."""
 
+TEXT_MOST, TRACE_MOST = 1000, 50_000
+"""Characters that are told of an error. A report is one line, and too long a line would break the connection."""
+
 USAGE_EXIT = 2
 CANNOT_RUN = (126, 127)
 
@@ -72,7 +75,9 @@ class Cause:
 def cause_of(ending: Ending) -> Cause:
     """What an ending means."""
     kind, text, is_program, is_cascade = _judged(ending)
-    return Cause(kind, ending.rank, ending.host, ending.at_s, text, ending.trace, is_program, is_cascade)
+    text = text if len(text) <= TEXT_MOST else f"{text[:TEXT_MOST]}…"
+    trace = ending.trace[-TRACE_MOST:]
+    return Cause(kind, ending.rank, ending.host, ending.at_s, text, trace, is_program, is_cascade)
 
 
 def first_of(causes: Sequence[Cause]) -> Cause:
