@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 
 from phalanx.bench.launch.faults import KINDS, fault_of
-from phalanx.bench.launch.run import LAUNCH, Process, Run
+from phalanx.bench.launch.run import LAUNCH, PRELOAD, Process, Run
 from phalanx.bench.row import Row, Tell, row
 
 EXIT_MOST_S = 0.2
@@ -80,9 +80,10 @@ def left_alone(scale: Scale, tell: Tell) -> list[Row]:
 def named(scale: Scale, tell: Tell) -> list[Row]:
     """The share of faults of which rank and cause are not what was injected."""
     tell(f"launch: {scale.faults} faults")
-    patience = ("--max-restarts", str(scale.faults), "--retry-program-errors", "--standby", str(scale.ranks))
+    patience = ("--max-restarts", str(scale.faults), "--retry-program-errors")
+    warm = ("--standby", str(scale.ranks), "--preload", PRELOAD)
     with Run() as run:
-        agent = run.start(_launcher(scale, *patience), "faults", scale.faults)
+        agent = run.start(_launcher(scale, *patience, *warm), "faults", scale.faults)
         code = agent.wait()
         said = "\n".join(line for _, line in agent.lines)
     told = dict(re.findall(r"^phalanx: epoch (\d+): running, (.*)$", said, re.MULTILINE))
