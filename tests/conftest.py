@@ -12,6 +12,7 @@ import importlib.util
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -89,6 +90,14 @@ def has_kubernetes() -> bool:
     return is_here()
 
 
+def has_namespaces() -> bool:
+    """Whether network namespaces can be made here, with links between them."""
+    if os.getuid() != 0 or not has_programs("ip", "unshare"):
+        return False
+    link = ["ip", "link", "add", "phalanx0", "type", "veth", "peer", "name", "phalanx1"]
+    return subprocess.run(["unshare", "--net", *link], capture_output=True).returncode == 0
+
+
 NEEDS = {
     "polars": Need(lambda: has_modules("polars"), "uv sync --extra traces"),
     "plotly": Need(lambda: has_modules("plotly"), "uv sync --extra report"),
@@ -114,6 +123,7 @@ NEEDS = {
     ),
     "gpu": Need(has_gpu, "a machine with an NVIDIA GPU and its driver, and uv sync --extra train", is_of_machine=True),
     "mps": Need(lambda: has_programs("nvidia-cuda-mps-control"), "NVIDIA's driver with MPS", is_of_machine=True),
+    "namespaces": Need(has_namespaces, "run as root, with iproute2 (apt-get install iproute2)", is_of_machine=True),
     "cgroups": Need(
         has_control_groups,
         "run as root, or where control groups are yours: systemd-run --user --scope -p Delegate=yes",

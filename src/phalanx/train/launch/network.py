@@ -87,8 +87,8 @@ class Network:
                 message = json.loads(line)
                 source = message["from"]
                 self._on_message(message)
-        except (OSError, ValueError, KeyError, TypeError):
-            # Not an agent, or one that speaks otherwise.
+        except (OSError, ValueError, KeyError, TypeError, asyncio.CancelledError):
+            # Not an agent, or one that speaks otherwise; or the end, of which asyncio would print a traceback.
             pass
         finally:
             self._tasks.discard(task)

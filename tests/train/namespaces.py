@@ -1,0 +1,75 @@
+"""Network namespaces as hosts of one machine: each has an address of its own, and a cable that can be pulled."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from contextlib import suppress
+from types import TracebackType
+
+SUBNET = "10.213.77"
+
+
+class Hosts:
+    """So many hosts on one switch, until the `with` block ends. They and the machine do not reach one another."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._name = f"phalanx-{os.getpid()}"
+
+    def __enter__(self) -> Hosts:
+        try:
+            self._make()
+        except BaseException:
+            self._unmake()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._unmake()
+
+    def address(self, host: int) -> str:
+        return f"{SUBNET}.{host + 1}"
+
+    def command(self, host: int) -> list[str]:
+        """What stands before a command that is to run on that host; the process is the command's own."""
+        return ["ip", "netns", "exec", self._host(host)]
+
+    def cut(self, host: int) -> None:
+        """Pulls the cable: nothing reaches the host, and no connection is closed."""
+        self._ip("-n", self._switch, "link", "set", f"port{host}", "down")
+
+    def heal(self, host: int) -> None:
+        self._ip("-n", self._switch, "link", "set", f"port{host}", "up")
+
+    @property
+    def _switch(self) -> str:
+        return f"{self._name}-switch"
+
+    def _host(self, host: int) -> str:
+        return f"{self._name}-{host}"
+
+    def _make(self) -> None:
+        self._ip("netns", "add", self._switch)
+        self._ip("-n", self._switch, "link", "add", "bridge0", "type", "bridge")
+        self._ip("-n", self._switch, "link", "set", "bridge0", "up")
+        for host in range(self.count):
+            name, port = self._host(host), f"port{host}"
+            self._ip("netns", "add", name)
+            ends = ("type", "veth", "peer", "name", "eth0", "netns", name)
+            self._ip("-n", self._switch, "link", "add", port, *ends)
+            self._ip("-n", self._switch, "link", "set", port, "master", "bridge0")
+            self._ip("-n", self._switch, "link", "set", port, "up")
+            self._ip("-n", name, "address", "add", f"{self.address(host)}/24", "dev", "eth0")
+            for device in ("lo", "eth0"):
+                self._ip("-n", name, "link", "set", device, "up")
+
+    def _unmake(self) -> None:
+        for name in (*(self._host(host) for host in range(self.count)), self._switch):
+            with suppress(subprocess.CalledProcessError):
+                self._ip("netns", "delete", name)
+
+    def _ip(self, *words: str) -> None:
+        subprocess.run(["ip", *words], check=True, capture_output=True)
