@@ -177,11 +177,3 @@ def test_a_group_of_volcano_lies_in_one_hyper_node(api: Client, cluster: KubeClu
         wait_for("no pair has room for both", lambda: "no one domain has room" in reason(api, "a-1"))
         create(api, *(owned(pod(f"b-{i}", 8), **{"scheduling_k8s_io__group-name": "near-2"}) for i in range(2)))
         wait_for("both are bound", lambda: {"b-0", "b-1"} <= nodes_of(api).keys())
-
-
-def test_a_group_with_subgroups_that_must_lie_together_is_refused_by_name(api: Client, cluster: KubeCluster) -> None:
-    policy = [{"name": "tp", "subGroupSize": 1, "networkTopology": {"mode": "hard", "highestTierAllowed": 1}}]
-    volcano = named("PodGroup", "scheduling.volcano.sh/v1beta1", "v", minMember=1, subGroupPolicy=policy)
-    create(api, node("n0"), volcano, owned(pod("w-0", 1), **{"scheduling_k8s_io__group-name": "v"}))
-    with scheduling(cluster):
-        wait_for("the field is named", lambda: "does not look at spec.subGroupPolicy" in reason(api, "w-0"))

@@ -10,7 +10,7 @@ import pytest
 
 from phalanx.kube.volcano.job import JOB_VERSION, TASK_INDEX, TASK_SPEC, VolcanoJob, Worker
 from phalanx.kube.volcano.lifecycle import Step, step
-from phalanx.kube.volcano.manifests import group_of
+from phalanx.kube.volcano.manifests import group_of, pod_of
 from phalanx.kube.volcano.refusal import refusal_of
 
 NOW = datetime(2026, 11, 18, 12, 0, tzinfo=UTC)
@@ -35,6 +35,13 @@ def running(count: int, **tasks: int) -> dict[str, Any]:
     """The status of a job that ran with so many pods when it was written."""
     counts = {name: {"phase": {"Running": each}} for name, each in tasks.items()}
     return {"state": {"phase": "Running"}, "running": count, "taskStatusCount": counts}
+
+
+def partitioned(least: int) -> dict[str, Any]:
+    """A task of two partitions with two pods each, which lie below one switch."""
+    topology = {"mode": "hard", "highestTierAllowed": 1}
+    policy = {"totalPartitions": 2, "partitionSize": 2, "minPartitions": least, "networkTopology": topology}
+    return {"replicas": 4, "partitionPolicy": policy}
 
 
 def created(found: Step) -> list[str]:
@@ -127,6 +134,25 @@ def test_pods_that_wait_for_others_are_not_in_their_gang() -> None:
     assert group_of(them, "v")["spec"] == {"minMember": 1, "queue": "default"}
 
 
+def test_the_partitions_of_a_task_are_sub_groups_of_its_group() -> None:
+    """A job with a minimum of partitions needs no more than their pods."""
+    them = job({"name": "a", **partitioned(least=1)})
+    spec = group_of(them, "scheduling.volcano.sh/v1beta1")["spec"]
+    assert spec["subGroupPolicy"] == [
+        {
+            "name": "a",
+            "labelSelector": {"matchLabels": {"volcano.sh/task-spec": "a"}},
+            "matchLabelKeys": ["volcano.sh/partition-id"],
+            "subGroupSize": 2,
+            "minSubGroups": 1,
+            "networkTopology": {"mode": "hard", "highestTierAllowed": 1},
+        }
+    ]
+    assert (spec["minMember"], spec["minTaskMember"]) == (2, {"a": 2})
+    labels = [pod_of(them, them.tasks[0], i, "phalanx")["metadata"]["labels"] for i in range(4)]
+    assert [each["volcano.sh/partition-id"] for each in labels] == ["0", "0", "1", "1"]
+
+
 def test_a_finished_job_says_when_it_is_to_be_deleted() -> None:
     status = {"state": {"phase": "Failed", "lastTransitionTime": "2026-11-18T12:00:00Z"}}
     found = step(job({"name": "a"}, status=status, ttlSecondsAfterFinished=60), (), NOW)
@@ -194,6 +220,22 @@ def test_nothing_changes_where_nothing_happened() -> None:
             job({"name": "a"}, volumes=[{"mountPath": "/v", "volumeClaim": {}}]),
             "spec.volumes: phalanx makes no claims of a volumeClaim; name one that exists in volumeClaimName",
         ),
+        (
+            job({"name": "a", "replicas": 4, "partitionPolicy": {"totalPartitions": 2, "partitionSize": 3}}),
+            (
+                "spec.tasks[a].partitionPolicy: expected totalPartitions and partitionSize that make its 4 replicas, "
+                "got 2 and 3"
+            ),
+        ),
+        (
+            job({"name": "a", "minAvailable": 4, **partitioned(least=1)}),
+            ("spec.tasks[a].partitionPolicy: expected minPartitions × partitionSize to be its minAvailable, 4, got 2"),
+        ),
+        (
+            job({"name": "a", **partitioned(least=3)}, minAvailable=1),
+            "spec.tasks[a].minAvailable: expected at most its 4 replicas, got 6",
+        ),
+        (job({"name": "a", **partitioned(least=1)}), ""),
         (job({"name": "a"}, plugins={"env": []}, policies=[{"exitCode": 3, "action": "RestartJob"}]), ""),
     ],
 )

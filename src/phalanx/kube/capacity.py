@@ -66,9 +66,10 @@ class Capacity:
         arranged = {eligible_label(job): each for job, each in self._arrangements()}
         hyper_nodes = mirror.hyper_nodes.values()
         asked = [level for level in self._levels() if level != NODE]
-        topology = tuple(dict.fromkeys((*self._topology, *tier_labels(hyper_nodes), *asked)))
-        tiers = labels_by_node(hyper_nodes, mirror.nodes)
-        nodes = (labelled(node, tiers.get(name)) for name, node in mirror.nodes.items())
+        tiers = tier_labels(hyper_nodes, asked)
+        topology = tuple(dict.fromkeys((*self._topology, *tiers, *asked)))
+        by_node = labels_by_node(hyper_nodes, mirror.nodes, tiers)
+        nodes = (labelled(node, by_node.get(name)) for name, node in mirror.nodes.items())
         cluster = cluster_of(nodes, mirror.affinities(), topology, others, mirror.ports(), arranged, asked)
         self.cluster = self._no_smaller(cluster)
         # Jobs may outlive the group that named their queue.

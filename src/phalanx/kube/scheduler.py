@@ -17,6 +17,7 @@ from phalanx.kube.gangs.arrangement import ANYHOW
 from phalanx.kube.gangs.bundle import Bundle, RefusedError, job_of, places_of
 from phalanx.kube.gangs.forming import form
 from phalanx.kube.gangs.groups import Family, GroupRef
+from phalanx.kube.gangs.sub_groups import Placed
 from phalanx.kube.jobs.adoption import Adoption
 from phalanx.kube.jobs.others import Others
 from phalanx.kube.jobs.roster import Roster
@@ -24,6 +25,7 @@ from phalanx.kube.jobs.tracked import Step, Tracked
 from phalanx.kube.mirror import Mirror
 from phalanx.kube.nodes import TOPOLOGY_LABELS, health_of
 from phalanx.kube.objects.group import PodGroup
+from phalanx.kube.objects.meta import Labels
 from phalanx.kube.objects.pod import Pod
 from phalanx.kube.phrasing import in_kubernetes
 from phalanx.kube.pods.budgets import keeps, keeps_always
@@ -175,10 +177,13 @@ class Scheduler:
         pods, known = self.roster.pods_of(family), self.roster.of_family(family)
         self._stand_in(known, [pod for pod in pods if self.roster.is_free(pod)])
         is_pending = any(each.least and each.step in (Step.PENDING, Step.BINDING) for each in known)
-        placed = sum(1 for pod in pods if self.roster.is_placed(pod))
+        placed = Placed(
+            tuple((pod, self.roster.node_of(pod)) for pod in pods if self.roster.is_placed(pod)), self._labels_of
+        )
         formed = form(family, group, [pod for pod in pods if self.roster.is_free(pod)], placed, is_pending)
         for bundle in formed.bundles:
-            self._submit(bundle, family, group.least if group is not None and group.least > placed else 0)
+            is_gang = group is not None and group.least > len(placed.pods)
+            self._submit(bundle, family, group if is_gang else None)
         for pod, line in formed.waiting:
             self._reporter.pending(pod, line)
         if formed.waiting and not formed.bundles and not is_pending:
@@ -202,7 +207,13 @@ class Scheduler:
     def _healthy(self) -> dict[str, None]:
         return {name: None for name, node in self._mirror.nodes.items() if health_of(node)[0] is Health.HEALTHY}
 
-    def _submit(self, bundle: Bundle, family: Family, least: int) -> None:
+    def _labels_of(self, node: str) -> Labels:
+        """The labels of a node as the engine knows it, with those of its tiers."""
+        assert self.engine is not None, "begin comes before turn"
+        topology = self.engine.state.topology
+        return dict(topology.nodes[topology.number[node]].labels) if node in topology.number else {}
+
+    def _submit(self, bundle: Bundle, family: Family, group: PodGroup | None) -> None:
         assert self.engine is not None, "begin comes before turn"
         state = self.engine.state
         if bundle.id in state.jobs:
@@ -217,9 +228,12 @@ class Scheduler:
             self._unfit[family] = None
             self._say(family, bundle.pods, str(error))
             return
-        if bundle.arrangement is not ANYHOW or bundle.topology not in ("", *self._capacity.cluster.levels):
+        if bundle.arrangement is not ANYHOW or not set(bundle.levels) <= set(self._capacity.cluster.levels):
             self._mirror.nodes_changed = True
-        self.roster.add(Tracked(bundle, family, least=least))
+        tracked = Tracked(bundle, family)
+        if group is not None:
+            tracked.least, tracked.spec = group.least, group.spec
+        self.roster.add(tracked)
         self._events.append(JobSubmitted(job))
 
     def _rearrange(self, engine: Engine) -> None:

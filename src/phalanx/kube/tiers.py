@@ -14,22 +14,43 @@ from phalanx.kube.objects.node import KubeNode
 from phalanx.kube.pods.labels import selects
 
 
-def tier_labels(hyper_nodes: Iterable[HyperNode]) -> tuple[str, ...]:
-    """The labels of all tiers, outermost first."""
-    return tuple(f"{TIER_LABEL}{tier}" for tier in sorted({each.spec.tier for each in hyper_nodes}, reverse=True))
+def tier_labels(hyper_nodes: Iterable[HyperNode], asked: Iterable[str] = ()) -> tuple[str, ...]:
+    """The labels of all tiers that there are, or that are `asked` for, outermost first."""
+    tiers = {each.spec.tier for each in hyper_nodes}
+    tiers.update(tier for tier in map(_tier, asked) if tier is not None)
+    return tuple(f"{TIER_LABEL}{tier}" for tier in sorted(tiers, reverse=True))
 
 
-def labels_by_node(hyper_nodes: Iterable[HyperNode], nodes: Mapping[str, KubeNode]) -> dict[str, Labels]:
-    """The HyperNode of each tier that each node belongs to; of several of one tier, the first by name."""
-    found: dict[str, Labels] = {}
+def labels_by_node(
+    hyper_nodes: Iterable[HyperNode], nodes: Mapping[str, KubeNode], tiers: Iterable[str]
+) -> dict[str, Labels]:
+    """The HyperNode that each node belongs to, of some tiers given by their labels, outermost first: the one of the
+    highest tier up to that; of several of one tier, the first by name.
+    """
+    found: dict[str, dict[int, str]] = {}
     inside: dict[str, list[str]] = {}
     for each in sorted(hyper_nodes, key=lambda each: (each.spec.tier, each.metadata.name)):
-        name, label = each.metadata.name, f"{TIER_LABEL}{each.spec.tier}"
+        name = each.metadata.name
         members = (node for member in each.spec.members or () for node in _of(member, nodes, inside))
         inside[name] = list(dict.fromkeys(members))
         for node in inside[name]:
-            found.setdefault(node, {}).setdefault(label, name)
-    return found
+            found.setdefault(node, {}).setdefault(each.spec.tier, name)
+    wanted = [tier for tier in map(_tier, tiers) if tier is not None]
+    return {node: _up_to(of_node, wanted) for node, of_node in found.items()}
+
+
+def _tier(label: str) -> int | None:
+    said = label.removeprefix(TIER_LABEL)
+    return int(said) if said != label and said.isdecimal() and said.isascii() else None
+
+
+def _up_to(of_node: Mapping[int, str], wanted: Iterable[int]) -> Labels:
+    labels = {}
+    for tier in wanted:
+        highest = max((each for each in of_node if each <= tier), default=None)
+        if highest is not None:
+            labels[f"{TIER_LABEL}{tier}"] = of_node[highest]
+    return labels
 
 
 def labelled(node: KubeNode, labels: Labels | None) -> KubeNode:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from phalanx.kube.gangs.arrangement import ANYHOW, Arrangement, eligible_label
 from phalanx.kube.objects.pod import Pod
@@ -24,17 +25,35 @@ class RefusedError(ValueError):
     """Pods that cannot be scheduled, whatever else happens; the text says what about them."""
 
 
+class Part(NamedTuple):
+    """Pods of a gang whose nodes must have a label alike."""
+
+    pods: tuple[Pod, ...]
+    level: str
+
+
+class Ask(NamedTuple):
+    """What a pod asks for, and what says to which nodes it may go."""
+
+    demand: Demand
+    limits: tuple[tuple[tuple[str, str], ...], tuple[Toleration, ...]]
+
+
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Pods that start together. `topology` is the label that their nodes must have alike; a gang that `is_kept` may not
-    be evicted as long as it runs. `priority` is that of their group, where it says one. `preferences` are what they
-    prefer for the sake of pods that are there; what their own node affinity prefers they say themselves.
+    """Pods that start together. `topology` is the label that their nodes must have alike, and `parts` are those of its
+    pods that have to lie nearer; `near` are labels that their nodes must have, for the sake of pods that run already. A
+    gang that `is_kept` may not be evicted as long as it runs. `priority` is that of their group, where it says one.
+    `preferences` are what they prefer for the sake of pods that are there; what their own node affinity prefers they
+    say themselves.
     """
 
     id: str
     pods: tuple[Pod, ...]
     queue: str = "default"
     topology: str = ""
+    parts: tuple[Part, ...] = ()
+    near: tuple[tuple[str, str], ...] = ()
     arrangement: Arrangement = ANYHOW
     is_kept: bool = False
     priority: int | None = None
@@ -44,6 +63,12 @@ class Bundle:
     def rank(self) -> int:
         """Its priority among other bundles."""
         return self.priority if self.priority is not None else min(pod.spec.priority for pod in self.pods)
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The labels whose values nodes of it must have alike."""
+        all_levels = (self.topology, self.arrangement.level, *(part.level for part in self.parts))
+        return tuple(dict.fromkeys(level for level in all_levels if level))
 
 
 def oldest_first(pod: Pod) -> tuple[str, str]:
@@ -73,12 +98,14 @@ def job_of(bundle: Bundle, gpu_types: GpuTypes) -> Job:
         raise RefusedError(bundle.arrangement.refused)
     for pod in bundle.pods:
         check_supported(pod)
+    unknown = next((label for label, value in bundle.near if not value), "")
+    if unknown:
+        raise RefusedError(f"it must lie beside pods that run already, on a node that has no {unknown}")
     # Where pods differ in this, it is said of the tasks of their roles.
-    roles, (selector, tolerations) = roles_of(bundle, gpu_types), limits_of(first)
-    if not _is_alike(bundle.pods):
-        members = (pods for _, pods in by_role(bundle).values())
-        roles = tuple(_limited(role, pods) for role, pods in zip(roles, members, strict=True))
-        selector, tolerations = (), ()
+    alike = _is_alike(bundle.pods)
+    selector, tolerations = limits_of(first) if alike else ((), ())
+    roles = _roles(bundle, lambda ask: _task(ask.demand, gpu_types) if alike else _limited_task(ask, gpu_types))
+    selector = (*selector, *bundle.near)
     arrangement = bundle.arrangement
     if arrangement.eligible is not None:
         selector = (*selector, (eligible_label(bundle.id), YES))
@@ -121,7 +148,7 @@ def running_job_of(bundle: Bundle, gpu_types: GpuTypes) -> Job:
     """The job of pods that are bound already: wherever they are, they are allowed to be there."""
     return Job(
         bundle.id,
-        Gang(roles_of(bundle, gpu_types)),
+        Gang(_roles(bundle, lambda ask: _task(ask.demand, gpu_types))),
         name=bundle.id.rpartition("@")[0],
         queue=bundle.queue,
         user=bundle.pods[0].metadata.namespace,
@@ -146,38 +173,66 @@ def _save_s(pods: tuple[Pod, ...]) -> int:
         return 0
 
 
-def roles_of(bundle: Bundle, gpu_types: GpuTypes) -> tuple[Role, ...]:
-    """One role for the pods that ask for the same."""
-    return tuple(
-        Role(name, len(members), len(members), _task(demand, gpu_types))
-        for name, (demand, members) in by_role(bundle).items()
-    )
+def _roles(bundle: Bundle, task_of: Callable[[Ask], Task]) -> tuple[Role, ...]:
+    """One role for the pods that ask for the same; and for the parts that do one, whose members are such roles."""
+    roles = [Role(name, len(pods), len(pods), task_of(ask)) for name, (ask, pods) in by_role(bundle).items()]
+    for name, (level, parts) in _by_part(bundle).items():
+        members = tuple(
+            Role(_numbered("pods", i), len(pods), len(pods), task_of(ask))
+            for i, (ask, pods) in enumerate(parts[0].items())
+        )
+        roles.append(Role(name, len(parts), len(parts), members=members, topology=Topology(required=level)))
+    return tuple(roles)
 
 
-def _limited(role: Role, pods: list[Pod]) -> Role:
-    """A role whose task goes to the nodes that its pods may go to."""
-    selector, tolerations = limits_of(pods[0])
-    return replace(role, task=replace(role.task, node_selector=selector, tolerations=tolerations))
+def by_role(bundle: Bundle) -> dict[str, tuple[Ask, list[Pod]]]:
+    """Pods of no part that ask for the same, by the name of their role."""
+    of_parts = {pod.metadata.key: None for part in bundle.parts for pod in part.pods}
+    alone = tuple(pod for pod in bundle.pods if pod.metadata.key not in of_parts)
+    return {_numbered("pods", i): each for i, each in enumerate(_by_ask(bundle, alone).items())}
 
 
-def by_role(bundle: Bundle) -> dict[str, tuple[Demand, list[Pod]]]:
-    """Pods that ask for the same, and may go to the same nodes, by the name of their role."""
-    found: dict[tuple[Demand, object], tuple[Demand, list[Pod]]] = {}
+def places_of(bundle: Bundle, placement: Placement) -> Iterator[tuple[Pod, str]]:
+    """Each pod of a bundle with its node: pods of one role take its slots in order, one part after the other."""
+    waiting = {role: iter(pods) for role, (_, pods) in by_role(bundle).items()}
+    for name, (_, parts) in _by_part(bundle).items():
+        for i, ask in enumerate(parts[0]):
+            waiting[f"{name}/{_numbered('pods', i)}"] = iter([pod for part in parts for pod in part[ask]])
+    for slot in placement.slots:
+        yield next(waiting[slot.role]), slot.node
+
+
+def _by_part(bundle: Bundle) -> dict[str, tuple[str, list[dict[Ask, list[Pod]]]]]:
+    """The parts that ask for the same, by the name of their role, with their level."""
+    found: dict[tuple[str, frozenset[tuple[Ask, int]]], list[dict[Ask, list[Pod]]]] = {}
+    for part in bundle.parts:
+        asked = _by_ask(bundle, part.pods)
+        counts = frozenset((ask, len(pods)) for ask, pods in asked.items())
+        found.setdefault((part.level, counts), []).append(asked)
+    return {_numbered("sub-group", i): (level, parts) for i, ((level, _), parts) in enumerate(found.items())}
+
+
+def _by_ask(bundle: Bundle, pods: tuple[Pod, ...]) -> dict[Ask, list[Pod]]:
+    """Pods that ask for the same, and may go to the same nodes."""
+    found: dict[Ask, list[Pod]] = {}
     takes = bundle.arrangement.takes
-    for pod in bundle.pods:
+    for pod in pods:
         try:
             demand = demand_of(pod).beside(takes.get(pod.metadata.key, ""))
         except ValueError as error:
             raise RefusedError(f"pod {pod.metadata.key}: {error}") from error
-        found.setdefault((demand, limits_of(pod)), (demand, []))[1].append(pod)
-    return {f"pods-{i}" if i else "pods": each for i, each in enumerate(found.values())}
+        found.setdefault(Ask(demand, limits_of(pod)), []).append(pod)
+    return found
 
 
-def places_of(bundle: Bundle, placement: Placement) -> Iterator[tuple[Pod, str]]:
-    """Each pod of a bundle with its node: pods of one role take its slots in order."""
-    waiting = {role: iter(pods) for role, (_, pods) in by_role(bundle).items()}
-    for slot in placement.slots:
-        yield next(waiting[slot.role]), slot.node
+def _numbered(name: str, number: int) -> str:
+    return f"{name}-{number}" if number else name
+
+
+def _limited_task(ask: Ask, gpu_types: GpuTypes) -> Task:
+    """A task that goes to the nodes that its pods may go to."""
+    selector, tolerations = ask.limits
+    return replace(_task(ask.demand, gpu_types), node_selector=selector, tolerations=tolerations)
 
 
 def _task(demand: Demand, gpu_types: GpuTypes) -> Task:

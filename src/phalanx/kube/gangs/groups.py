@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from phalanx.kube.objects.group import PodGroup, PodGroupSpec
+from phalanx.kube.objects.group import NetworkTopology, PodGroup, PodGroupSpec
 from phalanx.kube.objects.pod import Pod
 
 NATIVE = "scheduling.k8s.io"
@@ -135,9 +135,12 @@ def shown(said: str | None) -> str:
 
 def topology_of(group: PodGroup) -> str:
     """The label whose value all pods of a group must find alike on their nodes; empty if they may lie anywhere."""
-    network = group.spec.network_topology
-    if network is not None and network.mode != "soft":
-        return f"{TIER_LABEL}{network.highest_tier_allowed}"
+    tier = tier_of(group.spec.network_topology)
     constraints = group.spec.scheduling_constraints
     found = constraints.topology if constraints is not None else None
-    return found[0].key if found else ""
+    return tier or (found[0].key if found else "")
+
+
+def tier_of(topology: NetworkTopology | None) -> str:
+    """The label of the HyperNodes in one of which pods must lie; empty if they may lie anywhere."""
+    return f"{TIER_LABEL}{topology.highest_tier_allowed}" if topology is not None and topology.is_hard else ""

@@ -51,8 +51,7 @@ class Roster:
 
     def levels(self) -> dict[str, None]:
         """The labels whose values jobs ask to have alike."""
-        bundles = (tracked.bundle for tracked in self.tracked.values())
-        return dict.fromkeys(level for each in bundles for level in (each.topology, each.arrangement.level) if level)
+        return dict.fromkeys(level for tracked in self.tracked.values() for level in tracked.bundle.levels)
 
     def held(self) -> dict[str, Uses]:
         """What jobs that are bound, or being bound, hold of each node, of resources that are known by name."""
@@ -93,6 +92,11 @@ class Roster:
         if pod.status.phase == "Failed" or pod.is_leaving or (owner is not None and owner.step is Step.STOPPING):
             return False
         return bool(pod.spec.node_name) or (owner is not None and owner.step is Step.BOUND)
+
+    def node_of(self, pod: Pod) -> str:
+        """The node of a pod that is placed."""
+        owner = self._owner_of(pod)
+        return pod.spec.node_name or (owner.nodes.get(pod.metadata.key, "") if owner is not None else "")
 
     def _owner_of(self, pod: Pod) -> Tracked | None:
         """The job of a pod; one with the name of a pod before it is another pod."""

@@ -8,7 +8,7 @@ from enum import Enum, auto
 
 from phalanx.kube.gangs.bundle import Bundle
 from phalanx.kube.gangs.groups import Family
-from phalanx.kube.objects.group import PodGroup
+from phalanx.kube.objects.group import PodGroup, PodGroupSpec
 from phalanx.kube.objects.pod import Pod
 from phalanx.kube.pods.demand import Demand, demand_of
 from phalanx.kube.pods.selection import limits_of
@@ -28,9 +28,9 @@ class Step(Enum):
 class Tracked:
     """The pods of one job. `nodes` is where each was bound or is being bound; `awaits` are claims
     that need their volumes before anything is bound; `start` and `stop` are the actions that were asked for and not yet
-    answered. `least` is what the group asked for when the gang was formed, 0 for a pod by
-    itself. `vacant` are members that ended while the rest runs on, with what their places hold: pods of the group that
-    come after them stand in for them there.
+    answered. `least` is how many the group asked for when the gang was formed, 0 for a pod by itself, and `spec` all
+    that it asked for. `vacant` are members that ended while the rest runs on, with what their places hold: pods of the
+    group that come after them stand in for them there.
     """
 
     bundle: Bundle
@@ -44,6 +44,7 @@ class Tracked:
     stop: ActionId | None = None
     stop_reason: str = ""
     least: int = 0
+    spec: PodGroupSpec | None = None
     vacant: dict[str, Demand] = field(default_factory=dict)
     stand_ins: dict[str, Demand] = field(default_factory=dict)
 
@@ -57,8 +58,7 @@ class Tracked:
 
     def is_of(self, group: PodGroup) -> bool:
         """Whether it is what the group asks for by now."""
-        spec, bundle = group.spec, self.bundle
-        return (group.least, spec.queue or "default", spec.priority) == (self.least, bundle.queue, bundle.priority)
+        return group.spec == self.spec
 
     def vacate(self, present: Container[str], succeeded: Container[str]) -> None:
         """Takes note of the members that are gone, but for those that have done their work."""

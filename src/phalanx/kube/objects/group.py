@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from phalanx.kube.objects.meta import Named, Resources, Stored, Wire
+from phalanx.kube.objects.pod import LabelSelector
 
 
 class GangPolicy(Wire, frozen=True):
@@ -34,12 +35,25 @@ class NetworkTopology(Wire, frozen=True):
 
     mode: str = ""
     highest_tier_allowed: int = 1
+    highest_tier_name: str = ""
+
+    @property
+    def is_hard(self) -> bool:
+        """Whether the pods must be so near. Volcano takes a topology for hard that does not say."""
+        return self.mode != "soft"
 
 
-class SubGroup(Wire, frozen=True):
-    """Pods of a group of Volcano that lie together."""
+class SubGroupPolicy(Wire, frozen=True):
+    """How pods of a group of Volcano that the selector selects are divided: those with the same values of some labels
+    are one sub-group. `sub_group_size` of its pods start together, and `min_sub_groups` with the group.
+    """
 
+    name: str = ""
     network_topology: NetworkTopology | None = None
+    sub_group_size: int = 1
+    min_sub_groups: int = 0
+    label_selector: LabelSelector | None = None
+    match_label_keys: list[str] | None = None
 
 
 class PodGroupSpec(Wire, frozen=True):
@@ -50,7 +64,7 @@ class PodGroupSpec(Wire, frozen=True):
     min_member: int = 0
     min_task_member: dict[str, int] | None = None
     network_topology: NetworkTopology | None = None
-    sub_group_policy: list[SubGroup] | None = None
+    sub_group_policy: list[SubGroupPolicy] | None = None
     resource_claims: list[Named] | None = None
     parent_composite_pod_group_name: str = ""
     queue: str = ""
@@ -72,20 +86,22 @@ class PodGroup(Stored, frozen=True):
         policy = self.spec.scheduling_policy
         if policy is not None:
             return policy.gang.min_count if policy.gang is not None else 0
-        return self.spec.min_member
+        of_sub_groups = sum(each.sub_group_size * each.min_sub_groups for each in self.spec.sub_group_policy or ())
+        return max(self.spec.min_member, of_sub_groups)
 
     @property
     def unsupported(self) -> str:
         """A field that must hold and that phalanx does not look at; empty if there is none."""
         spec = self.spec
+        of_sub_groups = [each.network_topology for each in spec.sub_group_policy or ()]
         fields = {
-            "subGroupPolicy": any(_is_hard(each.network_topology) for each in spec.sub_group_policy or ()),
+            "networkTopology.highestTierName": _names_tier(spec.network_topology),
+            "subGroupPolicy.networkTopology.highestTierName": any(map(_names_tier, of_sub_groups)),
             "resourceClaims": bool(spec.resource_claims),
             "parentCompositePodGroupName": bool(spec.parent_composite_pod_group_name),
         }
         return next((name for name, is_asked in fields.items() if is_asked), "")
 
 
-def _is_hard(topology: NetworkTopology | None) -> bool:
-    # Volcano takes a topology for hard that does not say.
-    return topology is not None and topology.mode != "soft"
+def _names_tier(topology: NetworkTopology | None) -> bool:
+    return topology is not None and topology.is_hard and bool(topology.highest_tier_name)

@@ -14,6 +14,7 @@ JOB_VERSION = "volcano.sh/job-version"
 QUEUE_NAME = "volcano.sh/queue-name"
 TASK_SPEC = "volcano.sh/task-spec"
 TASK_INDEX = "volcano.sh/task-index"
+PARTITION = "volcano.sh/partition-id"
 
 RETRIES = 3
 
@@ -40,6 +41,15 @@ class DependsOn(Wire, frozen=True):
     iteration: str = ""
 
 
+class PartitionPolicy(Wire, frozen=True):
+    """How the pods of a task are divided into partitions, each of which lies together."""
+
+    total_partitions: int = 0
+    partition_size: int = 0
+    min_partitions: int = 0
+    network_topology: dict[str, Any] | None = None
+
+
 class TaskSpec(Wire, frozen=True):
     """Pods of a job that are alike."""
 
@@ -49,12 +59,18 @@ class TaskSpec(Wire, frozen=True):
     template: dict[str, Any] = msgspec.field(default_factory=dict)
     policies: list[Policy] | None = None
     depends_on: DependsOn | None = None
+    partition_policy: PartitionPolicy | None = None
     max_retry: int = RETRIES
 
     @property
     def least(self) -> int:
         """How many pods of it are needed."""
-        return self.replicas if self.min_available is None else self.min_available
+        if self.min_available is not None:
+            return self.min_available
+        of_partitions = self.partition_policy
+        if of_partitions is not None and of_partitions.min_partitions:
+            return of_partitions.min_partitions * of_partitions.partition_size
+        return self.replicas
 
 
 class JobVolume(Wire, frozen=True):

@@ -9,9 +9,11 @@ from phalanx.kube.volcano.job import (
     JOB_NAME,
     JOB_NAMESPACE,
     JOB_VERSION,
+    PARTITION,
     QUEUE_NAME,
     TASK_INDEX,
     TASK_SPEC,
+    PartitionPolicy,
     TaskSpec,
     VolcanoJob,
 )
@@ -62,7 +64,23 @@ def group_of(job: VolcanoJob, version: str) -> Manifest:
         spec["priorityClassName"] = job.spec.priority_class_name
     if job.spec.network_topology is not None:
         spec["networkTopology"] = job.spec.network_topology
+    if policies := [_sub_groups(task, task.partition_policy) for task in job.tasks if task.partition_policy]:
+        spec["subGroupPolicy"] = policies
     return owned(job, version, "PodGroup", job.group, spec=spec)
+
+
+def _sub_groups(task: TaskSpec, partitions: PartitionPolicy) -> Manifest:
+    """How the PodGroup says that each partition of a task starts and lies together."""
+    policy: Manifest = {
+        "name": task.name,
+        "labelSelector": {"matchLabels": {TASK_SPEC: task.name}},
+        "matchLabelKeys": [PARTITION],
+        "subGroupSize": partitions.partition_size,
+        "minSubGroups": partitions.min_partitions,
+    }
+    if partitions.network_topology is not None:
+        policy["networkTopology"] = partitions.network_topology
+    return policy
 
 
 def pod_of(job: VolcanoJob, task: TaskSpec, index: int, scheduler: str) -> Manifest:
@@ -78,6 +96,8 @@ def pod_of(job: VolcanoJob, task: TaskSpec, index: int, scheduler: str) -> Manif
         TASK_INDEX: str(index),
         QUEUE_NAME: queue,
     }
+    if task.partition_policy is not None:
+        pod["metadata"]["labels"][PARTITION] = str(index // task.partition_policy.partition_size)
     pod["metadata"]["annotations"] = {
         **(metadata.get("annotations") or {}),
         GROUP_NAME: job.group,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.kube.volcano.job import Policy, TaskSpec, VolcanoJob
+from phalanx.kube.volcano.job import PartitionPolicy, Policy, TaskSpec, VolcanoJob
 from phalanx.kube.volcano.plugins.registry import PLUGINS
 from phalanx.kube.volcano.policies import ACTIONS, EVENTS
 
@@ -38,8 +38,23 @@ def _task(task: TaskSpec, names: list[str]) -> str:
     unknown = [name for name in (task.depends_on.name or ()) if name not in names] if task.depends_on else []
     if unknown:
         return f"{where}.dependsOn: there is no task {unknown[0]}; there are {', '.join(names)}"
+    if task.partition_policy is not None and (line := _partitions(task, task.partition_policy)):
+        return f"{where}.partitionPolicy: {line}"
     policies = (_policy(f"{where}.policies[{i}]", each) for i, each in enumerate(task.policies or ()))
     return next(filter(None, policies), "")
+
+
+def _partitions(task: TaskSpec, partitions: PartitionPolicy) -> str:
+    total, size, least = partitions.total_partitions, partitions.partition_size, partitions.min_partitions
+    if total < 1 or size < 1 or total * size != task.replicas:
+        return (
+            f"expected totalPartitions and partitionSize that make its {task.replicas} replicas, got {total} and {size}"
+        )
+    if not 0 <= least <= total:
+        return f"expected minPartitions of at most {total}, got {least}"
+    if least and task.least != least * size:
+        return f"expected minPartitions × partitionSize to be its minAvailable, {task.least}, got {least * size}"
+    return ""
 
 
 def _policy(where: str, policy: Policy) -> str:
