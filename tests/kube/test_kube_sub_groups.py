@@ -87,7 +87,7 @@ def test_a_group_whose_topology_is_relaxed_goes_on_at_once(api: Client, cluster:
     create(api, *(pod(f"busy-{i}", 8, schedulerName="other", nodeName=f"n{i}") for i in (0, 2)))
     with scheduling(cluster):
         create(api, *(member(0, i) for i in range(2)))
-        wait_for("no switch has two free nodes", lambda: "no one domain has room" in reason(api, "p-0-1"))
+        wait_for("no switch has two free nodes", lambda: "too few of them lie together" in reason(api, "p-0-1"))
         api.patch(f"{GROUPS}/v", sharded(2, {"mode": "soft"}), "merge-patch")
         wait_for("it lies below two", lambda: {"p-0-0", "p-0-1"} <= nodes_of(api).keys())
 

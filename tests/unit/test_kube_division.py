@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -57,7 +58,7 @@ def shards(count: int, size: int = 2, gpus: int = 8) -> list[Pod]:
     return [member(f"p-{shard}-{i}", gpus, shard=str(shard)) for shard in range(count) for i in range(size)]
 
 
-def engine_of(hyper_nodes: dict[str, tuple[int, tuple[str, ...]]], nodes: int) -> Engine:
+def engine_of(hyper_nodes: Mapping[str, tuple[int, tuple[str, ...]]], nodes: int) -> Engine:
     """A cluster with some HyperNodes: the tier of each and what belongs to it."""
     written = [
         {
