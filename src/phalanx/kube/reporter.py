@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 
 from phalanx.kube.api.client import Client
 from phalanx.kube.api.errors import ApiError, ConflictError
@@ -27,33 +29,36 @@ KINDS = {"podgroups": "PodGroup", "jobs": "Job", "jobsets": "JobSet", "raycluste
 class Reporter:
     """Says of each pod and group what it waits for. What cannot be written is left: it is said again when it changes.
 
-    `groups` are the paths of the groups of each dialect.
+    `groups` are the paths of the groups of each dialect. Of each object only the newest line is written, by one thread
+    at a time: while thousands of pods come, what a gang waits for changes with every one of them.
     """
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self.groups: dict[str, str] = {}
         self._told: dict[str, str] = {}
+        self._newest: dict[str, Callable[[], None]] = {}
+        self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="report")
 
     def pending(self, pod: Pod, message: str) -> None:
         """The pod waits for this."""
         if self._told.get(pod.metadata.uid) != message:
             self._told[pod.metadata.uid] = message
-            self._pool.submit(self._write, pod, message[:MESSAGE_MAX])
+            self._say(pod.metadata.uid, partial(self._write, pod, message[:MESSAGE_MAX]))
 
     def group_pending(self, group: GroupRef, metadata: Metadata, message: str) -> None:
         """The gang of a group waits for this."""
         path = self.groups.get(group.dialect, "")
         if path.rpartition("/")[2] in KINDS and metadata.uid and self._told.get(metadata.uid) != message:
             self._told[metadata.uid] = message
-            self._pool.submit(self._write_group, path, metadata, message[:MESSAGE_MAX])
+            self._say(metadata.uid, partial(self._write_group, path, metadata, message[:MESSAGE_MAX]))
 
     def group_started(self, group: GroupRef, metadata: Metadata) -> None:
         """The gang of a group is bound."""
         self._told.pop(metadata.uid, None)
         if group.dialect == NATIVE and NATIVE in self.groups:
-            self._pool.submit(self._condition, self.groups[NATIVE], metadata, "True", "Scheduled", "")
+            self._say(metadata.uid, partial(self._condition, self.groups[NATIVE], metadata, "True", "Scheduled", ""))
 
     def conflicts(self, queues: Mapping[str, VolcanoQueue], conflicts: Mapping[str, str]) -> None:
         """What queues say does not hold."""
@@ -74,6 +79,23 @@ class Reporter:
     def close(self) -> None:
         """Drops what is not yet written."""
         self._pool.shutdown(cancel_futures=True)
+
+    def _say(self, uid: str, write: Callable[[], None]) -> None:
+        with self._lock:
+            is_queued = uid in self._newest
+            self._newest[uid] = write
+        if not is_queued:
+            self._pool.submit(self._write_newest, uid)
+
+    def _write_newest(self, uid: str) -> None:
+        while True:
+            with self._lock:
+                write = self._newest[uid]
+            write()
+            with self._lock:
+                if self._newest[uid] is write:
+                    del self._newest[uid]
+                    return
 
     def _write(self, pod: Pod, message: str) -> None:
         try:
