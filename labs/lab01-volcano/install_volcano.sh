@@ -33,7 +33,7 @@ fi
 [ $# -eq 0 ] || die "expected no argument or --stop, got $1"
 
 command -v kubectl >/dev/null || die "kubectl is not on PATH: https://kubernetes.io/docs/tasks/tools"
-command -v phalanx >/dev/null || die "phalanx is not on PATH: pip install phalanx"
+command -v phalanx >/dev/null || die "phalanx is not on PATH: pip install $(readlink -f -- "$lab/../..")"
 ! is_running || die "the scheduler of this lab runs already, as process $(cat "$pid_file")"
 if kubectl get deployment --namespace volcano-system volcano-scheduler >/dev/null 2>&1; then
     die "Volcano itself runs in this cluster: two schedulers of one name would bind the same pods"
