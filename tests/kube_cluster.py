@@ -10,6 +10,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import yaml
 
 from phalanx.bench.kubernetes.control_plane import ControlPlane
 from phalanx.kube.api.client import Client
-from phalanx.kube.api.errors import ApiError, ConflictError, NotFoundError
+from phalanx.kube.api.errors import ApiError, ConflictError, NotFoundError, UnreachableError
 from phalanx.kube.api.reflector import Changed, Listed, News, Page, Reflector
 from phalanx.kube.objects.pod import Pod
 
@@ -90,7 +91,7 @@ def is_here() -> bool:
     return has_programs and (folder() / "kube-apiserver").exists()
 
 
-def wait_for(what: str, is_so: Callable[[], bool], within_s: float = 20.0) -> None:
+def wait_for(what: str, is_so: Callable[[], bool], within_s: float = 60.0) -> None:
     """Waits until something is so."""
     until = time.monotonic() + within_s
     while not is_so():
@@ -211,7 +212,7 @@ class KubeCluster(ControlPlane):
 
 
 def clear(api: Client) -> None:
-    """Deletes all nodes, pods, groups and budgets."""
+    """Deletes all nodes, pods, groups and budgets, and the events on them."""
     for path in (
         *CUSTOM_PATHS,
         "/api/v1/namespaces/default/pods",
@@ -222,14 +223,22 @@ def clear(api: Client) -> None:
         "/api/v1/namespaces/default/persistentvolumeclaims",
         "/api/v1/persistentvolumes",
         "/apis/storage.k8s.io/v1/storageclasses",
+        "/api/v1/namespaces/default/events",
     ):
-        for raw in api.get(path, Page).items or ():
+        # No controller takes off finalizers here.
+        for raw in api.get(path, Page).items or () if "persistentvolume" in path or path == NATIVE_GROUPS else ():
             name = msgspec.json.decode(raw, type=Pod).metadata.name
-            with contextlib.suppress(NotFoundError):
-                # No controller takes off finalizers here.
-                if "persistentvolume" in path or path == NATIVE_GROUPS:
-                    api.patch(f"{path}/{name}", {"metadata": {"finalizers": None}}, "merge-patch")
-                api.delete(f"{path}/{name}", {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
+            api.patch(f"{path}/{name}", {"metadata": {"finalizers": None}}, "merge-patch")
+        wait_for(f"{path} is empty", partial(_delete_all, api, path))
+
+
+def _delete_all(api: Client, path: str) -> bool:
+    try:
+        api.delete(path, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
+    except UnreachableError:
+        # A slow machine takes longer for a thousand pods than a client waits; it goes on all the same.
+        return False
+    return True
 
 
 @contextlib.contextmanager
@@ -242,6 +251,19 @@ def running(root: Path) -> Iterator[KubeCluster]:
     finally:
         cluster.stop()
         shutil.rmtree(root, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def existing(api: Client, *objects: tuple[str, dict[str, Any]]) -> Iterator[None]:
+    """Objects that are there meanwhile."""
+    try:
+        for path, each in objects:
+            api.post(path, each)
+        yield
+    finally:
+        for path, each in reversed(objects):
+            with contextlib.suppress(NotFoundError):
+                api.delete(f"{path}/{each['metadata']['name']}")
 
 
 def create(api: Client, *objects: dict[str, Any]) -> None:

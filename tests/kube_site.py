@@ -27,11 +27,16 @@ POD_PATH = "/api/v1/namespaces/default/pods"
 
 @contextmanager
 def scheduling(
-    cluster: KubeCluster, volcano_jobs: bool = False, preempt_others_below: int | None = None
+    cluster: KubeCluster,
+    volcano_jobs: bool = False,
+    preempt_others_below: int | None = None,
+    client: Client | None = None,
 ) -> Iterator[Run]:
-    """A scheduler that runs meanwhile, in a thread, with what makes the pods of Volcano's Jobs if that is asked for."""
+    """A scheduler that runs meanwhile, in a thread, with what makes the pods of Volcano's Jobs if that is asked for. It
+    may do what the manifests among the examples allow, unless its client says otherwise.
+    """
     failures: list[BaseException] = []
-    with cluster.scheduler_client() as client:
+    with client or cluster.scheduler_client() as client:
         run = Run(
             client,
             Settings(preempt_others_below=preempt_others_below),

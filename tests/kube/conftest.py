@@ -20,8 +20,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeCluster]:
 
 @pytest.fixture
 def api(cluster: KubeCluster) -> Iterator[Client]:
-    """A client of an admin, and a cluster with nothing in it before and after."""
+    """A client of an admin, and a cluster with nothing in it, which is emptied after."""
     with cluster.client() as client:
-        kube_cluster.clear(client)
         yield client
         kube_cluster.clear(client)

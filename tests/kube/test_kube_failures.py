@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from kube_cluster import KubeCluster, create, wait_for
+from kube_cluster import KubeCluster, create, existing, wait_for
 from kube_objects import group, node, pod
 from kube_site import events, gang, nodes_of, pods, reason, scheduling, verb
 from phalanx.kube.api import reflector
 from phalanx.kube.api.client import Client
-from phalanx.kube.api.errors import ApiError, NotFoundError, TooManyRequestsError
+from phalanx.kube.api.errors import ApiError, TooManyRequestsError
 from phalanx.kube.api.reflector import Changed, Listed, News, Reflector
 from phalanx.kube.objects.node import KubeNode
 from tcp_relay import Relay
@@ -23,19 +22,6 @@ pytestmark = pytest.mark.needs("kubernetes")
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 POLICY_BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
-
-
-@contextmanager
-def existing(api: Client, *objects: tuple[str, dict[str, Any]]) -> Iterator[None]:
-    """Objects that are there meanwhile."""
-    try:
-        for path, each in objects:
-            api.post(path, each)
-        yield
-    finally:
-        for path, each in reversed(objects):
-            with suppress(NotFoundError):
-                api.delete(f"{path}/{each['metadata']['name']}")
 
 
 def refusing(name: str) -> tuple[tuple[str, dict[str, Any]], ...]:

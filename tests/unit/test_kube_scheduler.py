@@ -98,6 +98,20 @@ def test_pods_beyond_the_least_start_each_by_itself_after_the_gang() -> None:
     assert [sorted(places) for _, _, places in site.asked.binds] == [["g0", "g1"], ["g2"]]
 
 
+def test_of_ten_thousand_pods_at_once_whole_gangs_are_bound_and_all_others_are_told_why() -> None:
+    """1,250 gangs of 8, of which 40 find room. The members of all come in turns."""
+    site = Site(nodes=40, groups=[group(f"g{i}", 8) for i in range(1250)])
+    site.say(*(as_pod(pod(f"g{i}-{rank}", 1, f"g{i}")) for rank in range(8) for i in range(1250)))
+    assert [len(places) for _, _, places in site.asked.binds] == [8] * 40
+    for _ in range(100):
+        if len(site.asked.lines) == 10_000 - 320:
+            break
+        site.turn()
+    bound = {name for _, _, places in site.asked.binds for name in places}
+    assert bound.isdisjoint(site.asked.lines)
+    assert len(site.asked.lines) == 10_000 - len(bound)
+
+
 def test_pods_of_other_schedulers_count_as_used() -> None:
     foreign = as_pod(pod("theirs", 4, schedulerName="default-scheduler"), node="n0", phase="Running")
     site = Site(nodes=1, pods=[foreign, as_pod(pod("ours", 8))])
