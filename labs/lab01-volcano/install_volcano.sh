@@ -47,7 +47,7 @@ kubectl wait --for=condition=Established --timeout=60s \
 mkdir -p "$home"
 nohup phalanx kube --scheduler-name volcano --policy volcano --volcano-jobs >"$log" 2>&1 </dev/null &
 echo $! >"$pid_file"
-for _ in $(seq 300); do
+for _ in $(seq 1200); do
     if grep -q '^scheduling ' "$log"; then
         cat "$log"
         exit
@@ -55,4 +55,4 @@ for _ in $(seq 300); do
     is_running || die "the scheduler ended: $(cat "$log")"
     sleep 0.1
 done
-die "the scheduler was not ready after 30 s; its log is $log"
+die "the scheduler was not ready after two minutes; its log is $log"

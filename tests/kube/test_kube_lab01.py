@@ -31,7 +31,7 @@ class Shell:
 
     def __call__(self, *command: str, check: bool = True, text: str | None = None) -> str:
         done = subprocess.run(
-            command, cwd=LAB, env=self._env, check=False, capture_output=True, text=True, timeout=120, input=text
+            command, cwd=LAB, env=self._env, check=False, capture_output=True, text=True, timeout=300, input=text
         )
         assert not check or done.returncode == 0, done.stderr
         return done.stdout + done.stderr
