@@ -229,7 +229,7 @@ def clear(api: Client) -> None:
         for raw in api.get(path, Page).items or () if "persistentvolume" in path or path == NATIVE_GROUPS else ():
             name = msgspec.json.decode(raw, type=Pod).metadata.name
             api.patch(f"{path}/{name}", {"metadata": {"finalizers": None}}, "merge-patch")
-        wait_for(f"{path} is empty", partial(_delete_all, api, path))
+        wait_for(f"{path} is empty", partial(_delete_all, api, path), 300)
 
 
 def _delete_all(api: Client, path: str) -> bool:
