@@ -105,11 +105,7 @@ NEEDS = {
     "podman": Need(lambda: has_programs("podman"), "apt-get install podman crun runc"),
     "torch": Need(lambda: has_modules("torch"), "uv sync --extra train"),
     "s3": Need(has_s3_server, "uv sync --extra s3 && scripts/s3-server"),
-    "kubernetes": Need(
-        has_kubernetes,
-        "apt-get install etcd-server openssl && scripts/kube-cluster kube-apiserver",
-        is_of_machine=True,
-    ),
+    "kubernetes": Need(has_kubernetes, "apt-get install etcd-server openssl && scripts/kube-cluster kube-apiserver"),
     "kuberay": Need(has_kuberay, "scripts/kube-cluster ray-operator", is_of_machine=True),
     "kubectl": Need(lambda: has_programs("kubectl"), "https://kubernetes.io/docs/tasks/tools", is_of_machine=True),
     "slurm": Need(
