@@ -107,7 +107,7 @@ NEEDS = {
     "s3": Need(has_s3_server, "uv sync --extra s3 && scripts/s3-server"),
     "kubernetes": Need(has_kubernetes, "apt-get install etcd-server openssl && scripts/kube-cluster kube-apiserver"),
     "kuberay": Need(has_kuberay, "scripts/kube-cluster ray-operator", is_of_machine=True),
-    "kubectl": Need(lambda: has_programs("kubectl"), "https://kubernetes.io/docs/tasks/tools", is_of_machine=True),
+    "kubectl": Need(lambda: has_programs("kubectl"), "apt-get install kubernetes-client"),
     "slurm": Need(
         lambda: has_programs("slurmctld", "slurmd", "sbatch"), "apt-get install munge slurmctld slurmd slurm-client"
     ),
