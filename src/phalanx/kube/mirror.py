@@ -33,10 +33,10 @@ from phalanx.kube.objects.queue import PriorityClass, VolcanoQueue
 from phalanx.kube.objects.volume import PersistentVolume, StorageClass, VolumeClaim
 from phalanx.kube.pods.demand import HOST_PORT, Demand, demand_of
 from phalanx.kube.pods.demand import PODS as POD_COUNT
-from phalanx.kube.pods.liking import is_fond
 from phalanx.kube.pods.neighbours import minds
+from phalanx.kube.pods.preferences import has_preferences
 from phalanx.kube.pods.selection import affinity_label, affinity_of, preferred_affinities
-from phalanx.kube.pods.terms import apart_terms, liked_terms
+from phalanx.kube.pods.terms import apart_terms, preferred_terms
 from phalanx.kube.pods.volumes import Volumes, claims_of
 from phalanx.kube.pods.words import WORDS_MAX, too_wordy, without_words, words_of
 from phalanx.kube.queues import queue_path
@@ -68,7 +68,7 @@ class Mirror:
     `nodes_changed` whether nodes, or what is required of them, are others than before. `others_changed` whether
     volumes or budgets are. `asked` are the resources by
     name that our pods ask for. `minding` are the pods for whose sake it matters where others are: ours that mind that,
-    and all that others must be apart from. `fond` are those for whose sake some domains are better than others.
+    and all that others must be apart from. `with_preferences` are those for whose sake some domains are better.
     `others` are the bound pods of other schedulers that may be evicted: those of a priority below `others_below`.
     `wordy` are pods of which too much is said to look through, with a line that says so.
     """
@@ -88,7 +88,7 @@ class Mirror:
         self.others_changed = False
         self.asked: dict[str, None] = {}
         self.minding: dict[str, None] = {}
-        self.fond: dict[str, None] = {}
+        self.with_preferences: dict[str, None] = {}
         self.wordy: dict[str, str] = {}
         self.namespaces: dict[str, Labels] = {}
         self._claims: dict[str, VolumeClaim] = {}
@@ -137,11 +137,11 @@ class Mirror:
                 continue
             if (affinity := affinity_of(pod)) is not None:
                 yield affinity
-            for liked, _ in preferred_affinities(pod):
-                preferred[affinity_label(liked)] = None
+            for wished, _ in preferred_affinities(pod):
+                preferred[affinity_label(wished)] = None
                 if len(preferred) > PREFERRED_MAX:
                     break
-                yield liked
+                yield wished
 
     def uses(self, node: str, besides: Container[str]) -> Uses:
         """What pods use of a node, but for those that are known otherwise."""
@@ -251,8 +251,8 @@ class Mirror:
             self.pods[key] = pod
             if apart_terms(pod) or (self.is_ours(pod) and (minds(pod) or any(claims_of(pod)))):
                 self.minding[key] = None
-            if liked_terms(pod) or (self.is_ours(pod) and is_fond(pod)):
-                self.fond[key] = None
+            if preferred_terms(pod) or (self.is_ours(pod) and has_preferences(pod)):
+                self.with_preferences[key] = None
             if self.makes_way(pod) and not (pod.is_over or pod.is_leaving):
                 self.others[key] = None
                 self._ask(pod)
@@ -276,7 +276,7 @@ class Mirror:
     def _forget(self, key: str, pod: Pod) -> None:
         del self.pods[key]
         self.minding.pop(key, None)
-        self.fond.pop(key, None)
+        self.with_preferences.pop(key, None)
         self.wordy.pop(key, None)
         self.others.pop(key, None)
         if pod.spec.node_name:

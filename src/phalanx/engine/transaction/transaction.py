@@ -14,7 +14,7 @@ from phalanx.engine.state.windows import closing
 from phalanx.engine.transaction import cells as cells_seats
 from phalanx.engine.transaction.undo_log import UndoLog
 from phalanx.placement.gang import GangTrial, Seat
-from phalanx.placement.liking import liked_first
+from phalanx.placement.preferred import preferred_first
 from phalanx.policy.view import Usage
 from phalanx.protocol.action import Repartition
 from phalanx.workload.gang import Gang, Role
@@ -140,22 +140,22 @@ class Transaction(UndoLog):
         shunned = self.state.fit.shunned(job)
         seated = None
         if shunned and nodes & ~shunned:
-            seated = self._seat_as_liked(job, nodes & ~shunned, crowded, first_rank)
+            seated = self._seat_as_preferred(job, nodes & ~shunned, crowded, first_rank)
         if seated is None:
-            seated = self._seat_as_liked(job, nodes, crowded, first_rank)
+            seated = self._seat_as_preferred(job, nodes, crowded, first_rank)
         if seated is not None:
             self.note_held(seat.booking for seat in seated.seats)
         return seated
 
-    def _seat_as_liked(self, job: Job, nodes: int, crowded: bool | None, first_rank: int) -> GangTrial | None:
+    def _seat_as_preferred(self, job: Job, nodes: int, crowded: bool | None, first_rank: int) -> GangTrial | None:
         """Likewise, on the nodes that the job likes best of those that hold as much of it as all of them do."""
         seated = self._seat_among(job, nodes, crowded, first_rank)
         if seated is None or not job.preferences:
             return seated
         count = len(seated.seats)
         seated.undo()
-        for liked in liked_first(self.state.fit, job, nodes):
-            narrow = self._seat_among(job, liked, crowded, first_rank)
+        for preferred in preferred_first(self.state.fit, job, nodes):
+            narrow = self._seat_among(job, preferred, crowded, first_rank)
             if narrow is not None and len(narrow.seats) >= count:
                 return narrow
             if narrow is not None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from phalanx.engine.state.state import State
 from phalanx.kube.arrange.arranger import Ground, arrange
-from phalanx.kube.arrange.presumption import Presumption
+from phalanx.kube.arrange.assumed import AssumedPlaces
 from phalanx.kube.gangs.arrangement import ANYHOW, Arrangement
 from phalanx.kube.gangs.bundle import Bundle, places_of
 from phalanx.kube.jobs.roster import Roster
@@ -16,8 +16,8 @@ from phalanx.kube.mirror import Mirror
 from phalanx.kube.objects.node import KubeNode
 from phalanx.kube.objects.pod import Pod
 from phalanx.kube.pods.budgets import keeps
-from phalanx.kube.pods.liking import Liking
 from phalanx.kube.pods.neighbours import Neighbours
+from phalanx.kube.pods.preferences import PodPreferences
 from phalanx.kube.queues import queue_refusal
 from phalanx.protocol.plan import Plan
 
@@ -51,14 +51,15 @@ class Guard:
 
     def prefer(self, state: State) -> Iterator[Tracked]:
         """Works out anew what pending gangs prefer for the sake of other pods, and gives those that prefer others."""
-        if not self._mirror.fond:
+        if not self._mirror.with_preferences:
             return
-        liking, pending = self._liking(), [each for each in self._roster.tracked.values() if each.step is Step.PENDING]
-        presumption = Presumption(self._mirror.nodes, self._free(state), liking)
+        preferences = self._preferences()
+        pending = [each for each in self._roster.tracked.values() if each.step is Step.PENDING]
+        assumed = AssumedPlaces(self._mirror.nodes, self._free(state), preferences)
         for tracked in sorted(pending, key=lambda each: -each.bundle.rank):
-            if liking.is_weary:
+            if preferences.is_exhausted:
                 return
-            found = presumption.preferences(tracked.bundle)
+            found = assumed.preferences(tracked.bundle)
             if found != tracked.bundle.preferences:
                 tracked.bundle = replace(tracked.bundle, preferences=found)
                 yield tracked
@@ -101,9 +102,9 @@ class Guard:
             found.add(pod, node)
         return found
 
-    def _liking(self) -> Liking:
+    def _preferences(self) -> PodPreferences:
         """Likewise, as far as pods like or dislike to be beside them."""
-        found = Liking(self._mirror.nodes, self._mirror.namespaces)
+        found = PodPreferences(self._mirror.nodes, self._mirror.namespaces)
         for pod, node in self._placed():
             found.add(pod, node)
         return found

@@ -32,7 +32,7 @@ def spreads(pod: Pod) -> tuple[SpreadConstraint, ...]:
     return tuple(each for each in found if each.when_unsatisfiable == "DoNotSchedule")
 
 
-def liked_terms(pod: Pod) -> tuple[tuple[PodAffinityTerm, int], ...]:
+def preferred_terms(pod: Pod) -> tuple[tuple[PodAffinityTerm, int], ...]:
     """The pods that a pod likes to be near, by so much; by less than nothing, apart from."""
     affinity = pod.spec.affinity
     if affinity is None:
@@ -45,7 +45,7 @@ def liked_terms(pod: Pod) -> tuple[tuple[PodAffinityTerm, int], ...]:
     )
 
 
-def liked_spreads(pod: Pod) -> tuple[SpreadConstraint, ...]:
+def preferred_spreads(pod: Pod) -> tuple[SpreadConstraint, ...]:
     """The domains over which a pod should be spread."""
     found = pod.spec.topology_spread_constraints or ()
     return tuple(each for each in found if each.when_unsatisfiable == "ScheduleAnyway")

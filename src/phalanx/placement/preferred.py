@@ -1,4 +1,4 @@
-"""Liking: which sets of nodes a job is tried on before all others, for the sake of what it prefers."""
+"""Which sets of nodes a job is tried on before all others, for the sake of what it prefers."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from phalanx.workload.job import Job
 from phalanx.workload.shape import has_parts
 from phalanx.workload.sizes import leaves
 
-LIKED_MAX = 8
+PREFERRED_SETS_MAX = 8
 """Sets of nodes that a gang is tried on before it is tried on all: a bound on work."""
 
 
-def liked_first(fit: Fit, job: Job, nodes: int) -> Iterator[int]:
-    """Ever wider sets of nodes, the best liked first: those that may hold a gang of which all nodes hold one."""
+def preferred_first(fit: Fit, job: Job, nodes: int) -> Iterator[int]:
+    """Ever wider sets of nodes, the most preferred first: those that may hold a gang of which all nodes hold one."""
     usable, gpus = _usable(fit, job), 0 if has_parts(job.gang.roles) else job.gang.gpus_min
-    liked, left = 0, LIKED_MAX
+    preferred, left = 0, PREFERRED_SETS_MAX
     for group in _by_weight(fit, job, nodes & fit.capacity.topology.everything)[:-1]:
-        liked |= group
+        preferred |= group
         # A set to which no node was added that takes a task holds the gang no more than the one before it.
-        if group & usable and (not gpus or fit.capacity.has_free(liked & fit.capacity.open, gpus)):
-            yield liked
+        if group & usable and (not gpus or fit.capacity.has_free(preferred & fit.capacity.open, gpus)):
+            yield preferred
             left -= 1
             if not left:
                 return
