@@ -6,14 +6,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from phalanx.train.data.batch import Batch
     from phalanx.train.data.files import LineFiles
     from phalanx.train.data.ledger import Ledger
     from phalanx.train.data.order import Lanes, Listed, Order, Shuffled
     from phalanx.train.data.sampler import LedgerSampler
     from phalanx.train.data.share import Member
+    from phalanx.train.data.steps import StepSampler
     from phalanx.train.data.stream import LedgerStream
 
 __all__ = [
+    "Batch",
     "Lanes",
     "Ledger",
     "LedgerSampler",
@@ -23,9 +26,11 @@ __all__ = [
     "Member",
     "Order",
     "Shuffled",
+    "StepSampler",
 ]
 
 _HOMES = {
+    "Batch": "batch",
     "Lanes": "order",
     "Ledger": "ledger",
     "LedgerSampler": "sampler",
@@ -35,6 +40,7 @@ _HOMES = {
     "Member": "share",
     "Order": "order",
     "Shuffled": "order",
+    "StepSampler": "steps",
 }
 
 

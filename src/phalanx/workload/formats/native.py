@@ -11,6 +11,8 @@ from phalanx.document import Field, Fields, read_document
 from phalanx.document.field import is_name, nearest
 from phalanx.document.units import ceiling
 from phalanx.workload.array import ArrayError, parse_indices
+from phalanx.workload.batch import VARIABLE
+from phalanx.workload.formats.batch import BATCH_KEYS, read_batch
 from phalanx.workload.formats.execution import EXECUTION_KEYS, HEALTH_KEYS, MOUNT_KEYS, read_execution
 from phalanx.workload.formats.gang import (
     AMOUNT_KEYS,
@@ -89,6 +91,7 @@ JOB_KEYS = (
     "movable",
     "min_available",
     "scale",
+    "batch",
     "checkpoint",
     "retry",
 )
@@ -120,6 +123,7 @@ KEYS = {
     "sweep.halving": HALVING_KEYS,
     "scale": SCALE_KEYS,
     "scale.metric": METRIC_KEYS,
+    "batch": BATCH_KEYS,
     "checkpoint": CHECKPOINT_KEYS,
     "retry": RETRY_KEYS,
 }
@@ -161,9 +165,14 @@ def read_job(
     if sweep is not None and execution.command:
         check_placeholders(sweep, fields["command"], execution.command)
     plan = fields.get("parallel", lambda parallel: _read_plan(parallel, gang), None)
+    gang = of_whole_replicas(gang, plan)
+    batch = read_batch(fields, kind, gang, plan)
+    if batch is not None:
+        # Ranks act on it; the scheduler does not.
+        execution = replace(execution, env=(*execution.env, (VARIABLE, batch.text())))
     return Job(
         id=job_id,
-        gang=of_whole_replicas(gang, plan),
+        gang=gang,
         name=fields.get("name", Field.title, ""),
         kind=kind,
         queue=fields.get("queue", _read_queue, DEFAULT_QUEUE),
