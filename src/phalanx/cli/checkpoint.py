@@ -246,11 +246,17 @@ def reshard(
 ) -> None:
     """Rewrite a step for another number of ranks, each with its rows of every tensor.
 
-    Loading does not need this: any number of ranks can load what any other number saved.
+    Loading does not need this: any number of ranks can load what any other number saved. Checkpoints of DeepSpeed's
+    ZeRO are loaded after this.
     """
     with torch_needed():
         from phalanx.train.checkpoint.store import chosen
         from phalanx.train.checkpoint.store import reshard as write_anew
+        from phalanx.train.checkpoint.store.reading.deepspeed import holds_deepspeed
+        from phalanx.train.checkpoint.store.upkeep.conversion import convert_deepspeed
+    if step is None and holds_deepspeed(Path(path)):
+        emit_written(convert_deepspeed(Path(path), destination, ranks, step=as_step), output)
+        return
     emit_written(write_anew(chosen(path, step), destination, ranks, step=as_step, trusted=trusted), output)
 
 

@@ -43,6 +43,11 @@ SAFE_NAMES = {
     ("pathlib", "PosixPath"),
     ("pathlib._local", "PosixPath"),
     ("collections", "OrderedDict"),
+    # Megatron-Core keeps the plans of all ranks beside the index.
+    *(
+        ("torch.distributed.checkpoint.planner", name)
+        for name in ("SavePlan", "TensorWriteData", "WriteItem", "WriteItemType")
+    ),
 }
 
 

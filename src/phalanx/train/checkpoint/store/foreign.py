@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from phalanx.train.checkpoint.store.errors import StoreError
 from phalanx.train.checkpoint.store.media.medium import Medium
+from phalanx.train.checkpoint.store.reading.deepspeed import LATEST, STATES_FILE
 from phalanx.train.checkpoint.store.step import attempted, holds_dcp
 
 TORCH_SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".distcp")
@@ -21,6 +22,12 @@ def holds_foreign_checkpoint(medium: Medium) -> bool:
     if holds_dcp(medium):
         return True
     names = medium.names()
+    if is_of_deepspeed(medium, names):
+        raise StoreError(
+            f"{medium.url} holds checkpoints of DeepSpeed; expected steps of phalanx (step-00000100.t1) or one "
+            f"checkpoint of torch.distributed.checkpoint. `phalanx checkpoint reshard {medium.url} FOLDER --ranks N` "
+            f"makes a step of ZeRO's in another folder, to go on from; to begin anew, give the tier an empty folder"
+        )
     files = [name for name in names if name.endswith(TORCH_SUFFIXES)]
     folders = [name for name in names if "." not in name and holds_dcp(medium.child(name))]
     if folders:
@@ -38,6 +45,20 @@ def holds_foreign_checkpoint(medium: Medium) -> bool:
             f"begin anew, give it an empty one"
         )
     return False
+
+
+def is_of_deepspeed(medium: Medium, names: list[str]) -> bool:
+    """Whether a folder is one checkpoint of DeepSpeed, or has a file that says which of its folders is the latest."""
+    if any(map(STATES_FILE.fullmatch, names)):
+        return True
+    if LATEST not in names:
+        return False
+    try:
+        tag = bytes(medium.read(LATEST)).decode(errors="replace").strip()
+    except (OSError, StoreError):
+        # A link to a folder: other tools have a `latest`, too.
+        return False
+    return tag in names and any(map(STATES_FILE.fullmatch, medium.child(tag).names()))
 
 
 def shown(names: list[str]) -> str:
