@@ -19,7 +19,7 @@ from phalanx.kube.api.errors import (
 )
 from phalanx.kube.api.reflector import Broken, Changed, Listed, News, Reflector
 from phalanx.kube.gangs.discovery import HYPER_NODES, QUEUES, served_groups
-from phalanx.kube.gangs.groups import JOB, JOB_SET, LEADER_WORKER_SET, NATIVE, PLUGINS, VOLCANO
+from phalanx.kube.gangs.groups import JOB, JOB_SET, LEADER_WORKER_SET, NATIVE, PLUGINS, RAY, VOLCANO
 from phalanx.kube.mirror import NODES, PODS
 from phalanx.kube.objects.group import PodGroup
 from phalanx.kube.objects.node import KubeNode
@@ -36,6 +36,7 @@ def test_the_server_says_which_dialects_of_pod_groups_it_has(api: Client) -> Non
         JOB: "/apis/batch/v1/jobs",
         JOB_SET: "/apis/jobset.x-k8s.io/v1alpha2/jobsets",
         LEADER_WORKER_SET: "/apis/leaderworkerset.x-k8s.io/v1/leaderworkersets",
+        RAY: "/apis/ray.io/v1/rayclusters",
         HYPER_NODES: "/apis/topology.volcano.sh/v1alpha1/hypernodes",
         QUEUES: "/apis/scheduling.volcano.sh/v1beta1/queues",
     }
