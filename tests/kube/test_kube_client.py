@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import queue
 from dataclasses import replace
 
@@ -40,6 +41,15 @@ def test_the_server_says_which_dialects_of_pod_groups_it_has(api: Client) -> Non
         HYPER_NODES: "/apis/topology.volcano.sh/v1alpha1/hypernodes",
         QUEUES: "/apis/scheduling.volcano.sh/v1beta1/queues",
     }
+
+
+def test_a_request_that_is_answered_after_the_client_was_closed_leaves_no_connection(cluster: KubeCluster) -> None:
+    """An eviction may still be under way when a run ends. A socket that is left open is an error of every test."""
+    client = Client(cluster.access())
+    client.close()
+    client.ask("GET", "/version")
+    del client
+    gc.collect()
 
 
 def test_errors_say_what_was_asked_and_what_the_server_said(api: Client, cluster: KubeCluster) -> None:

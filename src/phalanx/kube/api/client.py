@@ -8,6 +8,7 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, TypeVar
 from urllib.parse import urlencode
@@ -39,6 +40,7 @@ class Client:
     def __init__(self, access: Access) -> None:
         self.access = access
         self._idle: deque[http.client.HTTPConnection] = deque()
+        self._is_closed = False
 
     def __enter__(self) -> Client:
         return self
@@ -49,9 +51,14 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Ends all connections that nothing waits on."""
-        while self._idle:
-            self._idle.pop().close()
+        """Ends all connections that nothing waits on, and from now on the others once they are answered."""
+        self._is_closed = True
+        self._end_idle()
+
+    def _end_idle(self) -> None:
+        with suppress(IndexError):
+            while True:
+                self._idle.pop().close()
 
     def get(self, path: str, as_type: type[T], **query: str) -> T:
         """Reads an object."""
@@ -98,6 +105,8 @@ class Client:
                     continue
                 raise self._unreachable(error) from error
             self._idle.append(connection)
+            if self._is_closed:
+                self._end_idle()
             if response.status >= 400:
                 raise _error(response.status, method, target, answer)
             return answer
