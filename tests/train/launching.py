@@ -91,8 +91,10 @@ class Launch:
     def notes(self, event: str) -> list[dict[str, Any]]:
         """What ranks have written, of one kind."""
         path = self.folder / "out"
-        lines = path.read_text().splitlines() if path.exists() else []
-        return [note for note in map(json.loads, lines) if note["event"] == event]
+        text = path.read_text() if path.exists() else ""
+        # The last line may be half written still.
+        whole = text[: text.rfind("\n") + 1]
+        return [note for note in map(json.loads, whole.splitlines()) if note["event"] == event]
 
     def epochs(self) -> dict[int, list[int]]:
         """The ranks that began, by epoch."""
