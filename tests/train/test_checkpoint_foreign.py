@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import pickle
 import uuid
 import warnings
 from pathlib import Path
@@ -15,6 +17,7 @@ from torch.distributed.checkpoint.state_dict import get_model_state_dict, get_op
 from phalanx.errors import PhalanxError
 from phalanx.train.checkpoint import Checkpointer, RngState, Shared
 from phalanx.train.checkpoint.store import steps
+from phalanx.train.checkpoint.store.dcp import MetadataUnpickler
 
 
 def trained(seed: int, count: int) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
@@ -107,3 +110,14 @@ def test_logs_and_settings_beside_the_steps_are_nobodys_checkpoint(tmp_path: Pat
     model, _ = trained(1, 0)
     with checkpointer(tmp_path, model=model) as loading:
         assert loading.load() is None
+
+
+@pytest.mark.parametrize("module", ["metadata", "filesystem", "planner"])
+@pytest.mark.parametrize("name", ["os.getpid", "os", "FileSystemWriter", "dataclass", "SavePlan.__init__.__globals__"])
+def test_an_index_from_elsewhere_runs_no_code(module: str, name: str) -> None:
+    """A name with dots is what a module imports, or what that has: `filesystem` has `os`."""
+    named = (text.encode() for text in (f"torch.distributed.checkpoint.{module}", name))
+    pushed = b"".join(b"\x8c" + bytes([len(text)]) + text for text in named)
+    index = b"\x80\x04" + pushed + b"\x93)R."
+    with pytest.raises(pickle.UnpicklingError, match="which no index needs"):
+        MetadataUnpickler(io.BytesIO(index)).load()

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 import torch
+from torch.distributed.checkpoint import metadata as metadata_module
 from torch.distributed.checkpoint.filesystem import CURRENT_DCP_VERSION, _StorageInfo
 from torch.distributed.checkpoint.metadata import (
     BytesStorageMetadata,
@@ -36,8 +37,9 @@ from phalanx.train.checkpoint.store.manifest import (
 )
 from phalanx.train.checkpoint.store.media.medium import Medium
 
-SAFE_MODULES = ("torch.distributed.checkpoint.metadata", "torch.distributed.checkpoint.filesystem")
+METADATA_MODULE = "torch.distributed.checkpoint.metadata"
 SAFE_NAMES = {
+    *(("torch.distributed.checkpoint.filesystem", name) for name in ("_StorageInfo", "_StoragePrefix")),
     ("torch", "Size"),
     ("torch.serialization", "_get_layout"),
     ("pathlib", "PosixPath"),
@@ -134,6 +136,12 @@ def member_of(kind: Any, name: str) -> Any:
     raise pickle.UnpicklingError(f"it asks for the attribute {name!r}, which no index needs")
 
 
+def _is_of_metadata(module: str, name: str) -> bool:
+    """Whether a class of DCP's metadata is named: not what its module imports, nor by `a.b` what that has."""
+    found = getattr(metadata_module, name, None) if module == METADATA_MODULE else None
+    return isinstance(found, type) and found.__module__ == METADATA_MODULE
+
+
 class MetadataUnpickler(pickle.Unpickler):
     """Reads what DCP's index is made of and nothing else: an index from somewhere must not run code here."""
 
@@ -141,7 +149,7 @@ class MetadataUnpickler(pickle.Unpickler):
         dtype = getattr(torch, name, None) if module == "torch" else None
         if isinstance(dtype, torch.dtype | torch.layout):
             return dtype
-        if module in SAFE_MODULES or (module, name) in SAFE_NAMES:
+        if (module, name) in SAFE_NAMES or _is_of_metadata(module, name):
             found: Callable[..., Any] = super().find_class(module, name)
             return found
         if (module, name) == ("builtins", "getattr"):

@@ -52,6 +52,10 @@ class InertUnpickler(pickle.Unpickler):
         return Inert
 
 
+def _refuse(*_: Any, **__: Any) -> Any:
+    raise pickle.UnpicklingError("it is in the format of torch before 1.6")
+
+
 def load_inert(path: Path) -> Any:
     """What a file of torch.save holds, on the host. Large tensors stay in the file until they are used."""
     try:
@@ -60,7 +64,7 @@ def load_inert(path: Path) -> Any:
             map_location="cpu",
             mmap=True,
             weights_only=False,
-            pickle_module=SimpleNamespace(Unpickler=InertUnpickler, load=pickle.load, __name__="inert"),
+            pickle_module=SimpleNamespace(Unpickler=InertUnpickler, load=_refuse, __name__="inert"),
         )
     except FileNotFoundError:
         raise Corrupt(str(path.parent), [f"{path.name} is missing"]) from None
