@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kube_cluster import KubeCluster, create, wait_for
+from kube_cluster import KubeCluster, create, existing, wait_for
 from kube_objects import node, pod
 from kube_site import POD_PATH, create_priority, events, nodes_of, pods, scheduling, verb
 from phalanx.kube.api.client import Client
@@ -254,6 +254,30 @@ def test_a_job_that_asks_for_what_there_is_not_names_the_field(api: Client, clus
         api.patch(f"{JOBS}/odd", {"spec": {"plugins": None}}, "merge-patch")
         wait_for_running(api, "odd-worker-0")
         wait_for_phase(api, "odd", "Running")
+
+
+def test_a_job_of_a_billion_pods_makes_none_and_is_told_so(api: Client, cluster: KubeCluster) -> None:
+    create(api, node("n0"), job("endless", task("worker", 10**9), minAvailable=1), job("fine", task("worker")))
+    with scheduling(cluster, volcano_jobs=True):
+        wait_for_running(api, "fine-worker-0")
+        wait_for("it says so", lambda: "10000 replicas" in status(api, "endless").get("state", {}).get("message", ""))
+    assert list(pods(api)) == ["fine-worker-0"]
+
+
+def test_a_job_takes_no_service_that_is_of_another(api: Client, cluster: KubeCluster) -> None:
+    """Its name is chosen by whoever may create jobs, and they need not be allowed to change services."""
+    spec = {"selector": {"app": "shop"}, "ports": [{"port": 80}]}
+    shop = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "shop"}, "spec": spec}
+    services = "/api/v1/namespaces/default/services"
+    with existing(api, (services, shop)), scheduling(cluster, volcano_jobs=True):
+        create(api, node("n0"), job("shop", task("worker"), plugins={"svc": []}))
+        wait_for(
+            "an event says so", lambda: any("Service default/shop is there" in each for each in events(api, "shop"))
+        )
+        there = api.get(f"{services}/shop", dict[str, Any])
+        assert there["spec"]["selector"] == {"app": "shop"}
+        assert "ownerReferences" not in there["metadata"]
+        assert not pods(api)
 
 
 def test_a_template_that_is_none_harms_no_other_job(api: Client, cluster: KubeCluster) -> None:

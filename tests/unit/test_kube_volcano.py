@@ -55,6 +55,16 @@ def test_a_new_job_is_pending_and_has_all_its_pods_made() -> None:
     assert found.status.min_available == 3
 
 
+def test_pods_of_a_large_job_are_made_in_waves() -> None:
+    large = job({"name": "a", "replicas": 450}, {"name": "b", "dependsOn": {"name": ["a"]}})
+    pods: list[Worker] = []
+    waves = []
+    while wave := step(large, pods, NOW).create:
+        waves.append(len(wave))
+        pods += (worker(task.name, index, "Running") for task, index in wave)
+    assert waves == [200, 200, 50, 1]
+
+
 def test_it_is_complete_when_enough_pods_succeeded_though_others_run() -> None:
     them = job({"name": "a", "replicas": 3}, status=running(3, a=3), minSuccess=1)
     pods = [worker("a", 0, "Succeeded"), worker("a", 1, "Running"), worker("a", 2, "Running")]
@@ -235,6 +245,15 @@ def test_nothing_changes_where_nothing_happened() -> None:
             job({"name": "a", **partitioned(least=3)}, minAvailable=1),
             "spec.tasks[a].minAvailable: expected at most its 4 replicas, got 6",
         ),
+        (
+            job({"name": "a", "replicas": 10**9}, {"name": "b"}, minAvailable=1),
+            "spec.tasks: expected at most 10000 replicas of all tasks, got 1000000001",
+        ),
+        (
+            job({"name": "a", "replicas": -1}, {"name": "b", "replicas": 3}),
+            "spec.tasks[a].replicas: expected 0 or more, got -1",
+        ),
+        (job(*({"name": f"t{i}"} for i in range(501))), "spec.tasks: expected at most 500 tasks, got 501"),
         (job({"name": "a", **partitioned(least=1)}), ""),
         (job({"name": "a"}, plugins={"env": []}, policies=[{"exitCode": 3, "action": "RestartJob"}]), ""),
     ],

@@ -41,6 +41,10 @@ class GoneError(ApiError):
     """The version that a watch was to resume from is compacted (410)."""
 
 
+class InvalidError(ApiError):
+    """What was written may not be, or a patch tests for what is not so (422)."""
+
+
 class TooManyRequestsError(ApiError):
     """The server, or a disruption budget, has it tried later (429)."""
 
@@ -51,5 +55,6 @@ BY_STATUS: dict[int, type[ApiError]] = {
     404: NotFoundError,
     409: ConflictError,
     410: GoneError,
+    422: InvalidError,
     429: TooManyRequestsError,
 }

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from phalanx.kube.api.client import Client
-from phalanx.kube.api.errors import ApiError, ConflictError, NotFoundError
+from phalanx.kube.api.errors import ApiError, ConflictError, InvalidError, NotFoundError
 from phalanx.kube.api.events import post_event
 from phalanx.kube.api.reflector import Broken, Changed, Listed, News, Reflector
 from phalanx.kube.volcano.job import JOB_NAME, JobStatus, VolcanoJob, Worker
@@ -43,6 +43,10 @@ PLURALS = {
     "Secret": "secrets",
     "NetworkPolicy": "networkpolicies",
 }
+
+
+class TakenError(ValueError):
+    """What a job would have made is there, and is of another."""
 
 
 class Close:
@@ -155,6 +159,9 @@ class Controller:
             except ConflictError:
                 # It is another one by now, of which the watch will tell.
                 continue
+            except TakenError as error:
+                said = f"job {job.metadata.name} cannot be run: {error}"
+                post_event(self._client, _reference(), job.metadata, "Warning", "FailedSync", said)
             except UNUSABLE as error:
                 # It is looked at again when it is another.
                 said = f"job {job.metadata.name} cannot be run: {type(error).__name__}: {error}"
@@ -243,7 +250,7 @@ class Controller:
         list(self._pool.map(create, pods))
 
     def _apply(self, manifest: Manifest) -> None:
-        """Makes an object, or has one that is there be like it. What is secret stays as it was made."""
+        """Makes an object, or has one of the job that is there be like it. What is secret stays as it was made."""
         version, kind, metadata = manifest["apiVersion"], manifest["kind"], manifest["metadata"]
         prefix = f"/api/{version}" if version == "v1" else f"/apis/{version}"
         path = f"{prefix}/namespaces/{metadata['namespace']}/{PLURALS[kind]}"
@@ -251,7 +258,19 @@ class Controller:
             self._client.post(path, manifest)
         except ConflictError:
             if kind != "Secret":
+                self._check_owner(kind, f"{path}/{metadata['name']}", metadata)
                 self._client.patch(f"{path}/{metadata['name']}", manifest, "merge-patch")
+
+    def _check_owner(self, kind: str, path: str, metadata: Manifest) -> None:
+        """Raises TakenError for an object of another owner: whoever may create jobs may not change any by its name."""
+        owner = metadata["ownerReferences"][0]["uid"]
+        try:
+            # What only tests changes nothing, and takes no right to read.
+            test = {"op": "test", "path": "/metadata/ownerReferences/0/uid", "value": owner}
+            self._client.patch(path, [test], "json-patch")
+        except InvalidError as error:
+            said = f"{kind} {metadata['namespace']}/{metadata['name']} is there and not of this job"
+            raise TakenError(f"{said}: give the job another name, or delete that") from error
 
     def _expire(self, job: VolcanoJob, left_s: float) -> None:
         if left_s > 0:

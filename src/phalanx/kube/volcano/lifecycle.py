@@ -6,9 +6,11 @@ that ends in between goes on from there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 
 import msgspec
 
@@ -32,6 +34,9 @@ KILLS = {"AbortJob": "Aborting", "CompleteJob": "Completing", "TerminateJob": "T
 FINISHED = (COMPLETED, FAILED, TERMINATED)
 OVER = (*FINISHED, ABORTED)
 CONDITIONS_MAX = 20
+WAVE_MAX = 200
+"""Pods of one job that are made before other jobs have their turn. What is told of them has the next ones made."""
+
 TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
@@ -72,7 +77,7 @@ def step(job: VolcanoJob, pods: Iterable[Worker], now: datetime) -> Step:
     return Step(
         status,
         tuple(pod for pod in doomed if not pod.is_leaving),
-        tuple(_missing(job, there)) if turn.phase in (PENDING, RUNNING) else (),
+        tuple(islice(_missing(job, there), WAVE_MAX)) if turn.phase in (PENDING, RUNNING) else (),
         _expires(job, status),
     )
 
@@ -162,17 +167,20 @@ def _is_surplus(job: VolcanoJob, pod: Worker) -> bool:
 
 def _missing(job: VolcanoJob, there: list[Worker]) -> Iterable[tuple[TaskSpec, int]]:
     """The pods that are to be made: one that still leaves has the name of the one after it."""
+    taken: dict[str, set[int]] = {task.name: set() for task in job.tasks}
+    for pod in there:
+        taken.setdefault(pod.task, set()).add(pod.index)
+    up = Counter(pod.task for pod in there if pod.is_up)
+    started = {task.name: up[task.name] >= task.least for task in job.tasks}
     for task in job.tasks:
-        taken = {pod.index for pod in there if pod.task == task.name}
-        if len(taken) < task.replicas and _may_start(job, task, there):
-            yield from ((task, index) for index in range(task.replicas) if index not in taken)
+        if len(taken[task.name]) < task.replicas and _may_start(task, started):
+            yield from ((task, index) for index in range(task.replicas) if index not in taken[task.name])
 
 
-def _may_start(job: VolcanoJob, task: TaskSpec, there: list[Worker]) -> bool:
+def _may_start(task: TaskSpec, started: Mapping[str, bool]) -> bool:
     """Whether the tasks that a task depends on are up."""
     names = (task.depends_on.name or ()) if task.depends_on is not None else ()
-    least = {each.name: each.least for each in job.tasks}
-    is_up = [sum(pod.is_up for pod in there if pod.task == name) >= least[name] for name in names]
+    is_up = [started[name] for name in names]
     is_any = task.depends_on is not None and task.depends_on.iteration == "any"
     return not is_up or (any(is_up) if is_any else all(is_up))
 

@@ -6,14 +6,25 @@ from phalanx.kube.volcano.job import PartitionPolicy, Policy, TaskSpec, VolcanoJ
 from phalanx.kube.volcano.plugins.registry import PLUGINS
 from phalanx.kube.volcano.policies import ACTIONS, EVENTS
 
+PODS_MAX = 10_000
+"""Pods of one job: the names of their hosts, and how many of them are in which phase, are objects of etcd."""
+
+TASKS_MAX = 500
+
 
 def refusal_of(job: VolcanoJob) -> str:
     """Why a job is not run, by the field that is to be changed; empty if it is."""
     spec, names = job.spec, [task.name for task in job.tasks]
     if not job.tasks:
         return "spec.tasks: expected at least one task"
+    if len(names) > TASKS_MAX:
+        return f"spec.tasks: expected at most {TASKS_MAX} tasks, got {len(names)}"
     if len(set(names)) < len(names) or not all(names):
         return f"spec.tasks: expected a name of its own for each, got {', '.join(map(repr, names))}"
+    if (negative := next((task for task in job.tasks if task.replicas < 0), None)) is not None:
+        return f"spec.tasks[{negative.name}].replicas: expected 0 or more, got {negative.replicas}"
+    if job.replicas > PODS_MAX:
+        return f"spec.tasks: expected at most {PODS_MAX} replicas of all tasks, got {job.replicas}"
     if job.least > job.replicas:
         return f"spec.minAvailable: expected at most the {job.replicas} replicas of all tasks, got {job.least}"
     for name, arguments in (spec.plugins or {}).items():
