@@ -90,6 +90,12 @@ def has_kubernetes() -> bool:
     return is_here()
 
 
+def has_older_kubernetes() -> bool:
+    from kube_cluster import is_here
+
+    return is_here("older_version")
+
+
 def has_namespaces() -> bool:
     """Whether network namespaces can be made here, with links between them."""
     if os.getuid() != 0 or not has_programs("ip", "unshare"):
@@ -106,6 +112,12 @@ NEEDS = {
     "torch": Need(lambda: has_modules("torch"), "uv sync --extra train"),
     "s3": Need(has_s3_server, "uv sync --extra s3 && scripts/s3-server"),
     "kubernetes": Need(has_kubernetes, "apt-get install etcd-server openssl && scripts/kube-cluster kube-apiserver"),
+    # A second API server takes ten minutes to build, which is too long for every CI.
+    "kube134": Need(
+        has_older_kubernetes,
+        "apt-get install etcd-server openssl && scripts/kube-cluster --older kube-apiserver",
+        is_of_machine=True,
+    ),
     "kuberay": Need(has_kuberay, "scripts/kube-cluster ray-operator", is_of_machine=True),
     "kubectl": Need(lambda: has_programs("kubectl"), "apt-get install kubernetes-client"),
     "slurm": Need(

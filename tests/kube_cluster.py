@@ -77,18 +77,18 @@ CUSTOM_PATHS = [
 ]
 
 
-def folder() -> Path:
-    """Where `scripts/kube-cluster` puts its programs, of the version that it names."""
-    named = re.search(r"^version=(\S+)$", SCRIPT.read_text(), re.MULTILINE)
-    assert named is not None, f"{SCRIPT} names no version"
+def folder(version: str = "version") -> Path:
+    """Where `scripts/kube-cluster` puts its programs, of the `version` or `older_version` that it names."""
+    named = re.search(rf"^{version}=(\S+)$", SCRIPT.read_text(), re.MULTILINE)
+    assert named is not None, f"{SCRIPT} names no {version}"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "phalanx" / "kube" / named[1]
 
 
-def is_here() -> bool:
+def is_here(version: str = "version") -> bool:
     """Whether all that a cluster takes is on this machine."""
     has_programs = all(shutil.which(name) is not None for name in ("etcd", "openssl"))
-    return has_programs and (folder() / "kube-apiserver").exists()
+    return has_programs and (folder(version) / "kube-apiserver").exists()
 
 
 def wait_for(what: str, is_so: Callable[[], bool], within_s: float = 60.0) -> None:
@@ -144,8 +144,8 @@ class Kubelets:
 class KubeCluster(ControlPlane):
     """A control plane and what stands for kubelets, with the custom resources and rights of the examples."""
 
-    def __init__(self, root: Path) -> None:
-        super().__init__(root, folder())
+    def __init__(self, root: Path, programs: Path) -> None:
+        super().__init__(root, programs)
         self._kubelets: Kubelets | None = None
 
     def start(self) -> None:
@@ -213,12 +213,13 @@ class KubeCluster(ControlPlane):
 
 def clear(api: Client) -> None:
     """Deletes all nodes, pods, groups and budgets, and the events on them."""
+    native_groups = (NATIVE_GROUPS,) if KubeCluster._serves(api, NATIVE_GROUPS) else ()
     for path in (
         *CUSTOM_PATHS,
         "/api/v1/namespaces/default/pods",
         "/apis/batch/v1/namespaces/default/jobs",
         "/api/v1/nodes",
-        NATIVE_GROUPS,
+        *native_groups,
         BUDGETS,
         "/api/v1/namespaces/default/persistentvolumeclaims",
         "/api/v1/persistentvolumes",
@@ -242,9 +243,9 @@ def _delete_all(api: Client, path: str) -> bool:
 
 
 @contextlib.contextmanager
-def running(root: Path) -> Iterator[KubeCluster]:
+def running(root: Path, version: str = "version") -> Iterator[KubeCluster]:
     """A cluster that runs meanwhile."""
-    cluster = KubeCluster(root)
+    cluster = KubeCluster(root, folder(version))
     try:
         cluster.start()
         yield cluster

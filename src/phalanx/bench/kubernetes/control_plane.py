@@ -23,6 +23,15 @@ TOKEN = "not-a-secret-of-anybody"
 HOW = "apt-get install etcd-server openssl && scripts/kube-cluster kube-apiserver kube-scheduler"
 
 
+NATIVE_GROUPS = (
+    "--feature-gates=GenericWorkload=true",
+    "--runtime-config=scheduling.k8s.io/v1beta1=true",
+)
+"""Has an API server serve native groups. One before them does not start with these."""
+
+NATIVE_GROUPS_SINCE = (1, 37)
+
+
 class MissingProgramError(PhalanxError):
     """What the control plane takes is not on this machine."""
 
@@ -30,10 +39,15 @@ class MissingProgramError(PhalanxError):
 def programs() -> Path:
     """Where the API server of the newest version is that was built here."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "phalanx" / "kube"
-    found = sorted(each.parent for each in cache.glob("*/kube-apiserver"))
+    found = sorted((each.parent for each in cache.glob("*/kube-apiserver")), key=version_of)
     if not found or any(shutil.which(name) is None for name in ("etcd", "openssl")):
         raise MissingProgramError(f"etcd, openssl and a kube-apiserver under {cache} are needed: {HOW}")
     return found[-1]
+
+
+def version_of(folder: Path) -> tuple[int, ...]:
+    """The version of the programs in a folder, which has its name."""
+    return tuple(int(part) for part in folder.name.split(".") if part.isdecimal())
 
 
 def free_ports(count: int) -> list[int]:
@@ -61,6 +75,11 @@ class ControlPlane:
         self.etcd_port, self._etcd_peer, self.port = free_ports(3)
         self.kubeconfig = root / "kubeconfig"
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    @property
+    def has_native_groups(self) -> bool:
+        """Whether its version has PodGroups of Kubernetes' own."""
+        return version_of(self.folder) >= NATIVE_GROUPS_SINCE
 
     def start(self) -> None:
         """Returns when the API server is ready."""
@@ -94,8 +113,7 @@ class ControlPlane:
             *("--token-auth-file", self.root / "tokens.csv", "--authorization-mode", "RBAC"),
             # No controller manager takes the taint off new nodes, or makes accounts.
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
-            "--feature-gates=GenericWorkload=true",
-            "--runtime-config=scheduling.k8s.io/v1beta1=true",
+            *(NATIVE_GROUPS if self.has_native_groups else ()),
             *options,
         )
         wait_until("the API server is ready", self._is_ready, STARTS_WITHIN_S)
