@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.train.checkpoint.host.keeper import Keeper, KeeperError, address_of
+from phalanx.train.checkpoint.host.keeper import Keeper, KeeperError, address_of, is_awaited
 from phalanx.train.checkpoint.host.segment import Segment
 
 TRAINER = """
@@ -118,4 +118,11 @@ def shared_memory_kb() -> int:
 def test_the_keeper_is_not_of_the_trainers_process_group(job: str) -> None:
     keeper = Keeper.attach(job, 0)
     assert os.getpgid(keeper.pid) != os.getpgid(0)
+    keeper.close()
+
+
+def test_asking_for_another_does_not_change_the_hold_of_the_trainer_that_shares_it(job: str) -> None:
+    keeper = Keeper.attach(job, 0)
+    assert not is_awaited(keeper.fileno())
+    assert os.get_blocking(keeper.fileno())
     keeper.close()

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -107,13 +108,17 @@ class Keeper:
 def is_awaited(hold_fd: int) -> bool:
     """Whether another trainer has asked for memory that is held; for a process that shares the hold of a dead one."""
     with socket.socket(fileno=os.dup(hold_fd)) as connection:
-        connection.settimeout(ASK_TIMEOUT_S)
         try:
-            connection.send(json.dumps({"do": "awaited"}).encode())
+            connection.send(json.dumps({"do": "awaited"}).encode(), socket.MSG_DONTWAIT)
             reply: dict[str, Any] = {}
             # An answer to the trainer, which died before it read it, may come first.
             while "awaited" not in reply:
-                message, fds, _, _ = socket.recv_fds(connection, keeper_process.MESSAGE_BYTES_MAX, 1)
+                # A time-out of the socket would make it non-blocking for all who share it: the trainer may live.
+                if not _is_readable(connection):
+                    return False
+                message, fds, _, _ = socket.recv_fds(
+                    connection, keeper_process.MESSAGE_BYTES_MAX, 1, socket.MSG_DONTWAIT
+                )
                 for fd in fds:
                     os.close(fd)
                 if not message:
@@ -122,6 +127,12 @@ def is_awaited(hold_fd: int) -> bool:
         except OSError:
             return False
     return bool(reply["awaited"])
+
+
+def _is_readable(connection: socket.socket) -> bool:
+    ready = select.poll()
+    ready.register(connection, select.POLLIN)
+    return bool(ready.poll(ASK_TIMEOUT_S * 1e3))
 
 
 def is_alive(pid: int) -> bool:
