@@ -110,6 +110,8 @@ NEEDS = {
     "highspy": Need(lambda: has_modules("highspy"), "uv sync --extra solve"),
     "podman": Need(lambda: has_programs("podman"), "apt-get install podman crun runc"),
     "torch": Need(lambda: has_modules("torch"), "uv sync --extra train"),
+    "transformers": Need(lambda: has_modules("torch", "transformers", "accelerate"), "uv sync --extra transformers"),
+    "lightning": Need(lambda: has_modules("torch", "lightning"), "uv sync --extra lightning"),
     "s3": Need(has_s3_server, "uv sync --extra s3 && scripts/s3-server"),
     "kubernetes": Need(has_kubernetes, "apt-get install etcd-server openssl && scripts/kube-cluster kube-apiserver"),
     # A second API server takes ten minutes to build, which is too long for every CI.
