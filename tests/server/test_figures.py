@@ -301,6 +301,13 @@ def test_the_series_of_the_cluster_survive_a_kill_of_the_planner(server: Server,
     assert queue["names"] == ["gpus_used", "gpus_deserved", "jobs_pending", "jobs_running"]
 
 
+def test_a_series_of_the_last_day_ends_now(server: Server) -> None:
+    day = series(server.client, last_ms=86_400_000, until=1_800_000_000_000, names="gpus_total")
+    same = series(server.client, since=1_800_000_000_000 - 86_400_000, until=1_800_000_000_000, names="gpus_total")
+    assert day == same
+    assert series(server.client, last_ms=1 << 62, until=5, names="gpus_total")["start_ms"] == 0
+
+
 def test_how_scattered_free_gpus_are_is_told_by_level(server: Server) -> None:
     levels = eventually(lambda: server.client.get("/fragmentation").json()["levels"])
     assert (levels[0]["level"], levels[0]["free"]) == ("cluster", levels[0]["largest_gang_gpus"])
@@ -333,6 +340,8 @@ def test_a_viewer_of_one_queue_hears_nothing_of_another(server: Server, ended: s
         ({"since": -1}, 422),
         ({"since": 5, "until": 4}, 422),
         ({"since": 1 << 63}, 422),
+        ({"last_ms": 0}, 422),
+        ({"since": 5, "last_ms": 5}, 422),
         ({"scope": "x" * 2000}, 422),
     ],
 )

@@ -42,6 +42,9 @@ async def show_series(
     names: Annotated[str, Query(max_length=4000, description="With commas between; all of them, if not given.")] = "",
     since: Time = None,
     until: Time = None,
+    last_ms: Annotated[
+        int | None, Query(ge=1, le=TIME_MAX, description="In place of `since`: this long before `until`.")
+    ] = None,
     points: Annotated[int, Query(ge=1, le=POINTS_MAX, description="The most points.")] = 300,
 ) -> Response:
     """Show figures of the past, as means over equal steps; null where nothing is known.
@@ -55,7 +58,7 @@ async def show_series(
     wanted = _names_of(names, kind)
     path = context.options.file(FILE)
     end_ms = wall_ms() if until is None else until
-    start_ms = since
+    start_ms = _start_of(since, last_ms, end_ms)
     if start_ms is None and kind == "job":
         start_ms = await context.of_file(account.user, first_ms, path, known)
     if start_ms is None:
@@ -66,6 +69,14 @@ async def show_series(
     if not wanted:
         wanted = list(dict.fromkeys([*NAMES[kind], *(name for point in found for name in point.values)]))
     return as_json({"scope": known, **downsampled(found, wanted, step_ms, (start_ms, end_ms), points)})
+
+
+def _start_of(since: int | None, last_ms: int | None, end_ms: int) -> int | None:
+    if last_ms is None:
+        return since
+    if since is not None:
+        raise Refusal("invalid", f"expected since or last_ms, got both: {since} and {last_ms}")
+    return max(end_ms - last_ms, 0)
 
 
 def downsampled(

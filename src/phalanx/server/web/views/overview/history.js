@@ -1,7 +1,6 @@
 // GPUs over the last day, or over the time that the server has measured if that is less than half of it.
 import { aboutFigures, useData } from "../../core/data.js";
-import { html, useMemo } from "../../core/dom.js";
-import { serverNow } from "../../core/clock.js";
+import { html } from "../../core/dom.js";
 import { clock } from "../../core/format.js";
 import { Chart } from "../../parts/chart.js";
 import { Loaded } from "../../parts/problem.js";
@@ -16,7 +15,7 @@ const valuesOf = (series, name) => series.values[name] ?? [];
 const linesOf = (series) =>
   Object.entries(LINES).map(([name, colour]) => ({ name, label: WORDS[name] ?? name.replace("gpus_", ""), values: valuesOf(series, name), colour: `var(${colour})` }));
 
-const pathSince = (since_ms) => `/series?scope=cluster&names=${Object.keys(LINES).join(",")}&since=${since_ms}&points=300`;
+const SERIES = `/series?scope=cluster&names=${Object.keys(LINES).join(",")}&points=300`;
 
 // The place of the first value; 0 if there is none.
 const firstIn = (series) => {
@@ -39,10 +38,9 @@ const begun = (series) => {
 };
 
 export const History = () => {
-  const day_ms = useMemo(() => Math.floor(serverNow() - DAY_MS), []);
-  const day = useData(pathSince(day_ms), aboutFigures);
+  const day = useData(`${SERIES}&last_ms=${DAY_MS}`, aboutFigures);
   const young_ms = day.data && youngSince(day.data);
-  const young = useData(young_ms === null ? null : pathSince(young_ms), aboutFigures);
+  const young = useData(young_ms === null ? null : `${SERIES}&since=${young_ms}`, aboutFigures);
   return html`<section class="card"><${Loaded} source=${young_ms === null ? day : young}>${(found) => {
     const series = young_ms === null ? found : begun(found);
     const title = young_ms === null ? "the last day" : `since ${clock(series.start_ms)}`;
