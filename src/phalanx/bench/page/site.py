@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -50,7 +52,9 @@ def site(size: Size, tell: Tell) -> Iterator[LiveServer]:
     with tempfile.TemporaryDirectory(prefix="phalanx-bench-") as folder:
         cluster = Path(folder, "cluster.yaml")
         cluster.write_text(CLUSTER.format(nodes=size.gpus // GPUS_PER_NODE - SHORT_NODES, short=SHORT_NODES))
-        server = LiveServer(Path(folder, "data"), "--backend", "rehearsal", "--cluster", str(cluster))
+        data = Path(folder, "data")
+        subprocess.run([sys.executable, "-m", "phalanx.server.figures.rehearsed", data, str(size.gpus)], check=True)
+        server = LiveServer(data, "--backend", "rehearsal", "--cluster", str(cluster))
         server.start()
         try:
             tell(f"page: {size.gpus} GPUs, {size.jobs} jobs")
