@@ -81,7 +81,8 @@ def test_equal_runs_print_the_same_bytes_but_for_run_whatever_the_hash_seed() ->
 def test_programs_get_the_object_that_the_design_names(say: Any) -> None:
     summary = json.loads(say(*RUN, "--policy", "sjf:by=gpus", "-o", "json"))
     assert list(summary) == [
-        *("schema", "policy", "jobs", "makespan_s", "jct_s", "wait_s", "queued_s", "gpu_allocated", "gpu_busy"),
+        *("schema", "policy", "jobs", "makespan_s", "jct_s", "wait_s", "queued_s", "slowdown", "by_queue"),
+        *("by_size", "gpu_allocated", "gpu_busy"),
         *("fragmentation", "preemptions", "moves", "resizes", "lost_gpu_s", "goodput", "fairness", "events", "digest"),
         "run",
     ]
@@ -368,7 +369,7 @@ def test_the_first_of_many_bad_rows_are_named(
         (("--policy", "./nope.py:Mine"), "./nope.py: there is no such file"),
         (("--costs", "lunch=1h"), "--costs: there is no cost 'lunch'"),
         (("--until", "noon"), "until noon: expected a time since the run began"),
-        (("--load", "0"), "expected a load above 0, got 0.0"),
+        (("--load", "0"), "expected a load above 0, got 0"),
         (("--faults", "nowhere.csv"), "nowhere.csv: No such file or directory"),
         (("--trace", "synthetic:load=1.5"), "synthetic:load=1.5: jobs= is missing"),
         (("--trace", "synthetic:jobs=few"), "jobs=few: expected a whole number"),
@@ -382,7 +383,7 @@ def test_the_first_of_many_bad_rows_are_named(
             ("--load", "1", "--vary", "load=0.5:0.9:0.4"),
             "the load is 1 (--load) and is to vary from 0.5 to 0.9 (--vary)",
         ),
-        (("--vary", "gpus=1:2:1"), "expected one of load before '='"),
+        (("--vary", "gpus=1:2:1"), "expected one of load, nodes before '='"),
     ],
 )
 def test_bad_input_is_told_in_one_line(

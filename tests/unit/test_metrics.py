@@ -12,15 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.simulate.figures.fairness import jain, served, worst_ftf
-from phalanx.simulate.figures.metrics import Cost, per_job_csv, percentile, spread, summarize
+from phalanx.simulate.figures.metrics import Cost, per_job_csv, summarize
 from phalanx.simulate.figures.never_fit import NeverFit, TooSmall, never_fit_notes
 from phalanx.simulate.figures.result import JobResult
+from phalanx.simulate.figures.spread import percentile, spread
 from phalanx.simulate.studies.table import MEASURES, comparison_rows, count_text, duration_text
 from results import a_job_result, a_result, a_waiting_job, an_empty_result, some_totals, too_large
 
 KEYS = (
-    "schema, policy, jobs, makespan_s, jct_s, wait_s, queued_s, gpu_allocated, gpu_busy, fragmentation, preemptions, "
-    "moves, resizes, lost_gpu_s, goodput, fairness, events, digest, run"
+    "schema, policy, jobs, makespan_s, jct_s, wait_s, queued_s, slowdown, by_queue, by_size, "
+    "gpu_allocated, gpu_busy, fragmentation, preemptions, moves, resizes, "
+    "lost_gpu_s, goodput, fairness, events, digest, run"
 )
 COLUMNS = "job_id,queue,state,submit_s,start_s,end_s,wait_s,queued_s,jct_s,gpus,attempts,preemptions,lost_gpu_s,nodes"
 finite = st.floats(min_value=0, max_value=1e9, allow_nan=False)
@@ -151,6 +153,22 @@ def test_figures_have_six_decimals_and_no_negative_zero() -> None:
 def test_a_figure_that_is_no_number_is_refused() -> None:
     with pytest.raises(ValueError, match="finite"):
         summarize([], some_totals(lost_gpu_s=math.nan))
+
+
+def test_times_are_told_by_queue_and_by_size_and_beside_what_jobs_would_take_alone() -> None:
+    jobs = [
+        a_job_result("1", queue="a", gpus=8, start_s=100.0, end_s=300.0),
+        a_job_result("2", queue="b", gpus=1, start_s=50.0, end_s=55.0),
+        a_job_result("3", queue="a", gpus=1, start_s=0.0, end_s=40.0, state="failed"),
+    ]
+    found = summarize(jobs, some_totals(), {"1": 200.0, "2": 5.0, "3": 40.0})
+    # 300 ÷ 200, and 55 ÷ 10, since a job that runs for 5 s counts as one of 10; the failed one counts in neither.
+    assert found["slowdown"]["mean"] == (1.5 + 5.5) / 2
+    assert {name: part["queued_s"]["mean"] for name, part in found["by_queue"].items()} == {"a": 50.0, "b": 50.0}
+    sizes = {size: (part["jobs"], part["completed"]) for size, part in found["by_size"].items()}
+    assert sizes == {"1": (2, 1), "8": (1, 1)}
+    assert list(sizes) == ["1", "8"]
+    assert found["by_size"]["1"]["queued_s"]["p99"] == 50.0
 
 
 @pytest.mark.parametrize(("percent", "expected"), [(0, 1), (1, 1), (50, 5), (51, 6), (95, 10), (99, 10), (100, 10)])

@@ -94,7 +94,7 @@ def a_page(policies: tuple[str, ...] = ("fifo", "priority"), evil: bool = False)
 def test_every_chart_has_a_place_a_figure_a_caption_and_a_table() -> None:
     _, page = a_page()
     assert page.charts == list(page.figures)
-    assert len(page.charts) == 11 + 2 + 4 + 4 + 2
+    assert len(page.charts) == 14 + 2 + 4 + 4 + 2
     assert len(page.of("figure")) == len(page.of("figcaption")) == len(page.of("details")) == len(page.charts)
     described = [attributes for attributes in page.of("div") if attributes.get("class") == "chart"]
     assert all(attributes["role"] == "img" and attributes["aria-label"] for attributes in described)

@@ -110,7 +110,7 @@ def test_a_mistake_of_ours_keeps_its_kind_and_says_under_which_policy() -> None:
         ({"until": 5}, "until is 5: expected a time since the run began, such as '12h' or '3d'"),
         ({"seed": "a"}, "seed is 'a': expected a whole number"),
         ({"seed": True}, "seed is True: expected a whole number"),
-        ({"load": "0.9"}, "load is '0.9': expected a number, such as 0.9"),
+        ({"load": ()}, "load is (): expected a number, such as 0.9, or a change, such as '+30%'"),
         ({"costs": None}, "costs is None: expected costs, such as 'none' or 'start=30s'"),
         ({"placement": 3}, "placement is 3: expected a placement, such as 'count'"),
         ({"faults": 7}, "faults is 7: expected a file"),

@@ -22,7 +22,6 @@ from phalanx.cli.runs import (
     tell_note,
     variation_from,
 )
-from phalanx.cli.varied import COLUMNS as VARIED_COLUMNS
 from phalanx.cli.varied import Varied
 from phalanx.simulate.entry import policies_of
 from phalanx.simulate.figures.result import Result
@@ -103,9 +102,9 @@ def _show(study: Study, runs: Sequence[tuple[Case, Result]], given: dict[str, An
 def _show_varied(study: Study, runs: Sequence[tuple[Case, Result]], given: dict[str, Any], output: Output) -> None:
     varied = Varied.of(study, runs)
     if output in ("json", "yaml"):
-        emit(varied.objects(), VARIED_COLUMNS, output)
+        emit(varied.objects(), varied.columns, output)
     else:
-        emit_parts(varied.rows(), VARIED_COLUMNS, output, naming=2)
+        emit_parts(varied.rows(), varied.columns, output, naming=2)
     results, which = varied.shown_in_detail()
     report(given, results, f"{results[0].setup['trace']} on {study.cluster.name}; {which}", varied.curves, runs)
     _tell_counts(results)

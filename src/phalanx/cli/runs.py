@@ -31,7 +31,7 @@ from phalanx.simulate.studies.vary import Curve, Variation
 from phalanx.simulate.submission import as_pool
 from phalanx.simulate.world.throughputs import gaps
 
-WIDE = ("p95_wait", "makespan", "goodput", "jain", "mean_late", "premium_sla", "standard_sla")
+WIDE = ("p95_wait", "slowdown", "makespan", "goodput", "jain", "mean_late", "premium_sla", "standard_sla")
 """Columns of a comparison that only `-o wide` has."""
 
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
@@ -87,11 +87,12 @@ _OPTIONS = (
     ),
     click.option(
         "--load",
-        type=float,
-        help="Scale the trace to this offered load, requested over available GPU time. Default: no scaling.",
+        metavar="X|+30%",
+        help="Scale the trace to this offered load, requested over available GPU time, or by so much. "
+        "Default: no scaling.",
     ),
     click.option(
-        "--vary", metavar="KEY=FROM:TO:STEP", help="Run once for each value of a range, such as load=0.5:1.2:0.1."
+        "--vary", metavar="KEY=FROM:TO:STEP", help="Run once for each value of a range: load=0.5:1.2:0.1, nodes=8:16."
     ),
     click.option(
         "--seeds",
@@ -233,7 +234,9 @@ def report(
 ) -> None:
     """Writes the report of results, if one is wanted; `runs` are all that the curves are of."""
     if given["report"] is not None and results:
-        of = tuple(RunOf(case.policy, case.load, case.seed, str(result.summary["digest"])) for case, result in runs)
+        of = tuple(
+            RunOf(case.policy, case.load, case.seed, str(result.summary["digest"]), case.nodes) for case, result in runs
+        )
         write_report(results, given["report"], title, curves, Repeat(command_line(), of))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -29,7 +29,6 @@ from phalanx.cli.runs import (
     variation_from,
 )
 from phalanx.cli.saved import run_from
-from phalanx.cli.varied import COLUMNS as VARIED_COLUMNS
 from phalanx.cli.varied import Varied
 from phalanx.engine.state.journal import Count, Journal
 from phalanx.errors import PhalanxError
@@ -41,7 +40,7 @@ from phalanx.simulate.saved import save as save_simulation
 from phalanx.simulate.simulation import Simulation
 from phalanx.simulate.studies.batch import carry_on, naming
 from phalanx.simulate.studies.study import Case, Study
-from phalanx.simulate.studies.table import count_text, duration_text, index_text, share_text
+from phalanx.simulate.studies.table import count_text, duration_text, index_text, share_text, times_text
 
 TARGETS = ("save", "per_job", "journal", "report")
 OF_A_NEW_RUN = (
@@ -75,6 +74,11 @@ COLUMNS = (
     Column("run", wide=True),
 )
 TIME_COLUMNS = (Column("time"), Column("mean"), Column("p50"), Column("p95"), Column("p99"))
+PART_COLUMNS = (
+    Column("jobs"),
+    *(Column(f"{time}_{percent}") for time in ("queued", "jct") for percent in ("p50", "p95", "p99")),
+    Column("slowdown"),
+)
 TIMES = {"jct_s": "to completion", "wait_s": "to the first start", "queued_s": "pending in all"}
 
 
@@ -193,9 +197,9 @@ def _run_several(study: Study, cases: list[Case], given: dict[str, Any], output:
         return runs.end(len(cases))
     varied = Varied.of(study, runs.finished)
     if output in ("json", "yaml"):
-        emit_one(varied.objects()[0], VARIED_COLUMNS, output)
+        emit_one(varied.objects()[0], varied.columns, output)
     else:
-        emit_parts(varied.rows(), VARIED_COLUMNS, output, naming=2)
+        emit_parts(varied.rows(), varied.columns, output, naming=2)
     results, which = varied.shown_in_detail()
     title = f"{results[0].setup['trace']} on {results[0].setup['cluster']}; {which}"
     report(given, results, title, varied.curves, runs.finished)
@@ -220,6 +224,21 @@ def _show(result: Result, output: Output) -> None:
         for name, figures in times.items()
     ]
     emit(spreads, TIME_COLUMNS, output)
+    if output == "wide":
+        for part in ("queue", "size"):
+            click.echo()
+            emit(list(_parts(summary[f"by_{part}"])), (Column("part", part.upper()), *PART_COLUMNS), output)
+
+
+def _parts(parts: dict[str, dict[str, Any]]) -> Iterator[dict[str, object]]:
+    """A row for each queue, or each number of GPUs that jobs ask for."""
+    for name, found in parts.items():
+        times = {
+            f"{time}_{percent}": _known(duration_text, found[f"{time}_s"][percent])
+            for time in ("queued", "jct")
+            for percent in ("p50", "p95", "p99")
+        }
+        yield {"part": name, "jobs": found["jobs"], **times, "slowdown": _known(times_text, found["slowdown"]["mean"])}
 
 
 def _lines(summary: dict[str, Any], gpus: int) -> dict[str, str]:

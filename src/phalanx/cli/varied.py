@@ -8,24 +8,23 @@ from typing import Any
 
 from phalanx.cli.output import Column
 from phalanx.simulate.figures.confidence import Interval
-from phalanx.simulate.figures.metrics import SCHEMA, rounded
+from phalanx.simulate.figures.metrics import SCHEMA
 from phalanx.simulate.figures.result import Result
+from phalanx.simulate.figures.spread import rounded
 from phalanx.simulate.studies.study import Case, Study
 from phalanx.simulate.studies.table import BEST, MEASURES, Better, Measure
-from phalanx.simulate.studies.vary import Curve
+from phalanx.simulate.studies.vary import LOAD, NODES, Curve
 
-SHOWN = ("completed", "mean_jct", "p95_jct", "mean_wait", "allocated", "preemptions")
+SHOWN = ("completed", "mean_jct", "p95_jct", "mean_wait", "mean_queued", "p95_queued", "allocated", "preemptions")
 
-COLUMNS = (
-    Column("policy"),
-    Column("load"),
-    *(Column(measure.key, measure.title.upper(), wide=measure.key not in SHOWN) for measure in MEASURES),
-)
+_FIGURES = tuple(Column(each.key, each.title.upper(), wide=each.key not in SHOWN) for each in MEASURES)
+COLUMNS = (Column("policy"), Column(LOAD), *_FIGURES)
+COLUMNS_BY_NODES = (Column("policy"), Column(NODES), *_FIGURES)
 
 
 @dataclass(frozen=True, slots=True)
 class Varied:
-    """Runs of several loads or seeds. `load` is that of runs that were not brought to one."""
+    """Runs of several loads, numbers of nodes or seeds. `load` is that of runs that were not brought to one."""
 
     runs: Sequence[tuple[Case, Result]]
     curves: Sequence[Curve]
@@ -36,6 +35,15 @@ class Varied:
         """What the runs of a study came to."""
         return cls(runs, study.curves(runs), study.own_load([case for case, _ in runs]))
 
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of `rows`."""
+        return COLUMNS_BY_NODES if self._by_nodes else COLUMNS
+
+    @property
+    def _by_nodes(self) -> bool:
+        return any(case.nodes is not None for case, _ in self.runs)
+
     def objects(self) -> list[dict[str, Any]]:
         """For programs: for each policy its runs and its curves."""
         return [
@@ -43,7 +51,7 @@ class Varied:
                 "schema": SCHEMA,
                 "policy": policy,
                 "runs": [
-                    {"load": rounded(self._load(case)), "seed": case.seed} | result.summary
+                    {self._key: self._value(case), "seed": case.seed} | result.summary
                     for case, result in self.runs
                     if case.policy == policy
                 ],
@@ -53,25 +61,35 @@ class Varied:
         ]
 
     def rows(self) -> list[dict[str, object]]:
-        """For people: a row for each load and policy; the best mean of a load has a star."""
+        """For people: a row for each load, or number of nodes, and policy; the best mean of each has a star."""
         rows: dict[tuple[float, str], dict[str, object]] = {}
         for curve in self.curves:
             for at, point in curve.points:
-                row = rows.setdefault((at, curve.policy), {"policy": curve.policy, "load": rounded(at)})
+                row = rows.setdefault((at, curve.policy), {"policy": curve.policy, self._key: self._as_read(at)})
                 rivals = [_mean_at(other, at) for other in self.curves if other.measure is curve.measure]
                 star = BEST * _is_best(curve.measure, point.mean, rivals)
                 row[curve.measure.key] = _text(curve.measure, point) + star
         return [rows[key] for key in sorted(rows, key=lambda key: key[0])]
 
     def shown_in_detail(self) -> tuple[list[Result], str]:
-        """The runs of the first seed at the highest load, and what they are: a report draws no more than these."""
-        highest = max(self._load(case) for case, _ in self.runs)
-        seed = min(case.seed for case, _ in self.runs if self._load(case) == highest)
-        chosen = [result for case, result in self.runs if (self._load(case), case.seed) == (highest, seed)]
-        return chosen, f"in detail: load {highest:.6g}, seed {seed}"
+        """The runs of the first seed at the highest value, and what they are: a report draws no more than these."""
+        highest = max(self._at(case) for case, _ in self.runs)
+        seed = min(case.seed for case, _ in self.runs if self._at(case) == highest)
+        chosen = [result for case, result in self.runs if (self._at(case), case.seed) == (highest, seed)]
+        return chosen, f"in detail: {f'{highest:g} nodes' if self._by_nodes else f'load {highest:.6g}'}, seed {seed}"
 
-    def _load(self, case: Case) -> float:
-        return self.load if case.load is None else case.load
+    @property
+    def _key(self) -> str:
+        return NODES if self._by_nodes else LOAD
+
+    def _value(self, case: Case) -> float | int | None:
+        return self._as_read(self._at(case))
+
+    def _as_read(self, at: float) -> float | int | None:
+        return int(at) if self._by_nodes else rounded(at)
+
+    def _at(self, case: Case) -> float:
+        return case.at(self.load)
 
 
 def _mean_at(curve: Curve, at: float) -> float | None:

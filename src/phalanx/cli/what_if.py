@@ -27,8 +27,8 @@ from phalanx.cluster.formats.limits import NODES_MAX
 from phalanx.engine.why.explain import explain
 from phalanx.errors import PhalanxError
 from phalanx.protocol.event import ClusterChanged, Event, JobSubmitted, NodeHealthChanged, PolicyChanged
-from phalanx.simulate.figures.metrics import rounded
 from phalanx.simulate.figures.result import Result
+from phalanx.simulate.figures.spread import rounded
 from phalanx.simulate.plugins import resolve_policy
 from phalanx.simulate.simulation import COUNT, Simulation
 from phalanx.simulate.studies.batch import carry_on, naming

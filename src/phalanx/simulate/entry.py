@@ -19,10 +19,11 @@ from phalanx.simulate.figures.result import Result
 from phalanx.simulate.plugins import resolve_policy
 from phalanx.simulate.simulation import COUNT, Watch
 from phalanx.simulate.studies.batch import run_cases, run_one
-from phalanx.simulate.studies.source import Recorded, source_of
+from phalanx.simulate.studies.source import Recorded, Source, source_of
 from phalanx.simulate.studies.study import Study, StudyError
 from phalanx.simulate.studies.vary import Variation
 from phalanx.simulate.trace import Trace
+from phalanx.simulate.traces.load import load_of
 from phalanx.simulate.traces.open import File, read_trace_cluster
 from phalanx.simulate.world.costs import Costs, costs_of
 from phalanx.simulate.world.faults import read_faults
@@ -46,7 +47,7 @@ class Options(TypedDict, total=False):
     placement: str
     costs: Costs | str
     seed: int
-    load: float | None
+    load: float | str | None
     faults: File | None
     until: str | None
     skip_bad_rows: bool
@@ -59,7 +60,7 @@ EXPECTED: dict[str, tuple[tuple[type, ...], str]] = {
     "placement": ((str,), "a placement, such as 'count'"),
     "costs": ((Costs, str), "costs, such as 'none' or 'start=30s'"),
     "seed": ((int,), "a whole number"),
-    "load": ((float, int, NoneType), "a number, such as 0.9"),
+    "load": ((float, int, str, NoneType), "a number, such as 0.9, or a change, such as '+30%'"),
     "faults": FILE,
     "until": ((str, NoneType), "a time since the run began, such as '12h' or '3d'"),
     "skip_bad_rows": ((bool,), "True or False"),
@@ -122,12 +123,19 @@ def study_of(cluster: Cluster | File, trace: Trace | File, options: Options) -> 
         placement_of(options.get("placement", "topology")),
         costs if isinstance(costs, Costs) else costs_of(costs),
         options.get("seed", 0),
-        options.get("load"),
+        _load_of(options.get("load"), source, cluster),
         () if faults is None else read_faults(fspath(faults), cluster),
         until_of(options.get("until")),
         None if throughputs is None else read_throughputs(fspath(throughputs)),
         None if estimates is None else estimates_of(estimates),
     )
+
+
+def _load_of(load: float | str | None, source: Source, cluster: Cluster) -> float | None:
+    if not isinstance(load, str):
+        return load
+    is_change = load.rstrip().endswith("%")
+    return load_of(load, source.load(cluster.gpus) if is_change else 0.0)
 
 
 def _check(options: Options) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
@@ -12,15 +11,14 @@ from phalanx.engine.state.records import JobState
 from phalanx.simulate.figures.deadlines import deadline_counts, late_s
 from phalanx.simulate.figures.fairness import jain, served, worst_ftf
 from phalanx.simulate.figures.never_fit import NeverFit, never_fit_figures
+from phalanx.simulate.figures.parts import by_part, slowdowns
 from phalanx.simulate.figures.result import JobResult
+from phalanx.simulate.figures.spread import rounded, spread
 from phalanx.simulate.figures.tiers import Promised, tier_figures
 from phalanx.workload.tier import Tier
 
 SCHEMA = 1
 """The version of the object's form."""
-
-DECIMALS = 6
-PERCENTS = (50, 95, 99)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +80,9 @@ def summarize(
         "jct_s": spread([job.jct_s for job in completed if job.jct_s is not None]),
         "wait_s": spread([job.wait_s for job in jobs if job.wait_s is not None]),
         "queued_s": spread([job.queued_s for job in fitting]),
+        "slowdown": spread(list(slowdowns(jobs, alone_s or {}))),
+        "by_queue": by_part(fitting, alone_s or {}, lambda job: job.queue),
+        "by_size": by_part(sorted(fitting, key=lambda job: job.gpus), alone_s or {}, lambda job: str(job.gpus)),
         "gpu_allocated": _share(totals.allocated_gpu_s, totals.capacity_gpu_s),
         "gpu_busy": _share(totals.busy_gpu_s, totals.capacity_gpu_s),
         "fragmentation": rounded(totals.fragmentation),
@@ -100,25 +101,6 @@ def summarize(
             "peak_mb": None if cost is None else rounded(cost.peak_mb),
         },
     }
-
-
-def spread(values: Sequence[float]) -> dict[str, float | None]:
-    """The mean and percentiles of values; without values, all null."""
-    ordered = sorted(values)
-    mean = math.fsum(ordered) / len(ordered) if ordered else None
-    return {"mean": rounded(mean)} | {f"p{percent}": rounded(percentile(ordered, percent)) for percent in PERCENTS}
-
-
-def percentile(ordered: Sequence[float], percent: int) -> float | None:
-    """The nearest rank: the smallest of the values that at least `percent` per cent of them do not exceed.
-
-    It is always one of the values, so that it needs no rule for the space between two of them.
-    """
-    if not ordered:
-        return None
-    # Whole numbers all the way: a rank that comes out as 94.99999 would take the wrong value.
-    rank = -(-percent * len(ordered) // 100)
-    return ordered[max(rank, 1) - 1]
 
 
 def per_job_csv(jobs: Sequence[JobResult], file: TextIO) -> None:
@@ -203,13 +185,3 @@ def _end_s(jobs: Sequence[JobResult], totals: Totals) -> float:
 
 def _share(part: float, whole: float) -> float | None:
     return rounded(part / whole) if whole > 0 else None
-
-
-def rounded(value: float | None) -> float | None:
-    """A figure as it is printed: six decimals, so that equal runs print equal text."""
-    if value is None:
-        return None
-    if not math.isfinite(value):
-        raise ValueError(f"expected a finite figure, found {value}")
-    # Adding zero turns -0.0, which prints differently, into 0.0.
-    return round(float(value), DECIMALS) + 0.0

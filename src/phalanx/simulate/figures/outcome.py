@@ -9,10 +9,11 @@ from phalanx.engine.state.records import JobRecord, JobState
 from phalanx.policy.registry import described
 from phalanx.simulate.figures.fairness import served
 from phalanx.simulate.figures.ledger import FULL_PERMILLE, Account
-from phalanx.simulate.figures.metrics import Cost, Totals, rounded, summarize
+from phalanx.simulate.figures.metrics import Cost, Totals, summarize
 from phalanx.simulate.figures.never_fit import never_fit
 from phalanx.simulate.figures.result import JobResult, Result
 from phalanx.simulate.figures.sampler import Stretch, mean_fragmentation, timeline_of
+from phalanx.simulate.figures.spread import rounded
 from phalanx.simulate.figures.tiers import Promised, promises_under
 from phalanx.simulate.run import Refused
 from phalanx.simulate.simulation import Simulation

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from phalanx.simulate.figures.metrics import spread
 from phalanx.simulate.figures.result import Result
+from phalanx.simulate.figures.spread import spread
 from phalanx.simulate.report.series import Points
 from phalanx.simulate.report.text import chart_text
 from phalanx.simulate.studies.table import count_text, duration_text

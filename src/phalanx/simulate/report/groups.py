@@ -7,8 +7,8 @@ from math import fsum
 from typing import Any, TypeVar
 
 from phalanx.engine.state.records import JobState
-from phalanx.simulate.figures.metrics import percentile
 from phalanx.simulate.figures.result import JobResult
+from phalanx.simulate.figures.spread import percentile
 from phalanx.simulate.report.chart import SPREAD_HEADER, Chart, Grid, Labelled, axis, layout, share_axis, spread_row
 from phalanx.simulate.report.clock import LEAST_S, Unit, log_axis, unit_for
 from phalanx.simulate.report.series import short

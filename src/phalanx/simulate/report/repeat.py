@@ -14,12 +14,13 @@ COMMAND_LENGTH_MAX = 20_000
 
 
 class RunOf(NamedTuple):
-    """One run: its policy as it was written, the load it was brought to, if any, its seed, and its digest."""
+    """One run: its policy as it was written, the load and nodes it was brought to, if any, its seed and its digest."""
 
     policy: str
     load: float | None
     seed: int
     digest: str
+    nodes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +44,27 @@ def repeat_parts(results: Labelled, repeat: Repeat) -> list[str]:
         parts.append(f"<p>{page_text(_told(repeat.runs), COMMAND_LENGTH_MAX)}</p>")
     parts.append(setup(results))
     if len(repeat.runs) > len(results):
-        rows = tuple((run.policy, _load(run.load), str(run.seed), run.digest) for run in repeat.runs)
-        table = grid_table(Grid(("policy", "load", "seed", "digest"), rows), "All runs and their digests")
+        rows = tuple((run.policy, _at(run), str(run.seed), run.digest) for run in repeat.runs)
+        table = grid_table(Grid(("policy", _key(repeat.runs), "seed", "digest"), rows), "All runs and their digests")
         parts.append(f"<details><summary>All {len(rows):,} runs and their digests</summary>{table}</details>")
     return parts
 
 
 def _told(runs: Sequence[RunOf]) -> str:
-    loads = ", ".join(dict.fromkeys(_load(run.load) for run in runs))
+    key = "Nodes" if _key(runs) == "nodes" else "Loads"
+    values = ", ".join(dict.fromkeys(_at(run) for run in runs))
     seeds = list(dict.fromkeys(run.seed for run in runs))
     return (
-        f"{len(runs):,} runs. Loads: {loads}. Seeds: {len(seeds)} ({', '.join(map(str, seeds))}). "
+        f"{len(runs):,} runs. {key}: {values}. Seeds: {len(seeds)} ({', '.join(map(str, seeds))}). "
         "The settings are those of the runs that are shown in detail."
     )
 
 
-def _load(load: float | None) -> str:
-    return "the trace's own" if load is None else f"{load:.6g}"
+def _key(runs: Sequence[RunOf]) -> str:
+    return "nodes" if any(run.nodes is not None for run in runs) else "load"
+
+
+def _at(run: RunOf) -> str:
+    if run.nodes is not None:
+        return f"{run.nodes:,}"
+    return "the trace's own" if run.load is None else f"{run.load:.6g}"

@@ -11,8 +11,9 @@ from phalanx.errors import PhalanxError
 from phalanx.simulate.estimates import Estimates
 from phalanx.simulate.figures.result import Result
 from phalanx.simulate.simulation import COUNT, Setup
+from phalanx.simulate.studies.nodes import with_nodes
 from phalanx.simulate.studies.source import Source
-from phalanx.simulate.studies.vary import Curve, Variation, VariationError, curves
+from phalanx.simulate.studies.vary import LOAD, NODES, Curve, Variation, VariationError, curves
 from phalanx.simulate.world.costs import Costs
 from phalanx.simulate.world.faults import NodeFault
 from phalanx.workload.throughputs import Throughputs
@@ -24,17 +25,31 @@ class StudyError(PhalanxError):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One run of a study. `policy` is as its user wrote it, `spec` as the engine takes it."""
+    """One run of a study. `policy` is as its user wrote it, `spec` as the engine takes it.
+
+    `nodes` is how many nodes the cluster has; None leaves it as it is.
+    """
 
     policy: str
     spec: str
     seed: int
     load: float | None = None
+    nodes: int | None = None
+
+    def at(self, own: float) -> float:
+        """The value of what is varied: nodes, or the load, which is its `own` where it was brought to none."""
+        if self.nodes is not None:
+            return float(self.nodes)
+        return own if self.load is None else self.load
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """What all runs have in common. A load of None leaves the source at its own."""
+    """What all runs have in common. A load of None leaves the source at its own.
+
+    Loads, and the GPUs of synthetic traces, are of the cluster as it is given here: they stay when its nodes vary.
+    `like` names the node of whose kind there are more or fewer then.
+    """
 
     cluster: Cluster
     source: Source
@@ -46,6 +61,7 @@ class Study:
     until_ms: int | None = None
     throughputs: Throughputs | None = None
     estimates: Estimates | None = None
+    like: str = ""
 
     def __post_init__(self) -> None:
         if self.faults and self.placement == COUNT:
@@ -55,18 +71,29 @@ class Study:
         """A case for every value, seed and policy; policies are given as written, with what the engine takes."""
         if seeds < 1:
             raise StudyError(f"expected 1 seed or more, got {seeds}")
-        if variation is not None and self.load is not None:
+        loads: Sequence[float | None] = (self.load,)
+        nodes: Sequence[int | None] = (None,)
+        if variation is not None and variation.key == NODES:
+            nodes = tuple(int(value) for value in variation.values)
+            for count in (nodes[0], nodes[-1]):
+                with_nodes(self.cluster, count or 0, self.like)
+        elif variation is not None:
+            loads = variation.values
+            self._refuse_two_loads(variation)
+        return [
+            Case(policy, spec, seed, load, count)
+            for load in loads
+            for count in nodes
+            for seed in range(self.seed, self.seed + seeds)
+            for policy, spec in policies.items()
+        ]
+
+    def _refuse_two_loads(self, variation: Variation) -> None:
+        if self.load is not None:
             first, last = variation.values[0], variation.values[-1]
             raise VariationError(
                 f"the load is {self.load:g} (--load) and is to vary from {first:g} to {last:g} (--vary): give only one"
             )
-        loads: Sequence[float | None] = (self.load,) if variation is None else variation.values
-        return [
-            Case(policy, spec, seed, load)
-            for load in loads
-            for seed in range(self.seed, self.seed + seeds)
-            for policy, spec in policies.items()
-        ]
 
     def setup(self, case: Case) -> Setup:
         """What the run of a case is a function of."""
@@ -76,13 +103,23 @@ class Study:
         # A record leaves out a field that holds the very object that is its default: a copy from another process is
         # equal to it and would still be written, and give another digest.
         placement = intern(self.placement)
-        return Setup(self.cluster, trace, case.spec, placement, self.costs, case.seed, self.faults, self.throughputs)
+        cluster, faults = self.cluster, self.faults
+        if case.nodes is not None:
+            cluster = with_nodes(cluster, case.nodes, self.like)
+            names = frozenset(node.name for node in cluster.nodes)
+            faults = tuple(fault for fault in faults if fault[1] in names)
+        return Setup(cluster, trace, case.spec, placement, self.costs, case.seed, faults, self.throughputs)
 
     def curves(self, runs: Sequence[tuple[Case, Result]]) -> list[Curve]:
-        """Every figure against the load, with how sure the seeds make it."""
+        """Every figure against the load or the nodes, with how sure the seeds make it."""
         own = self.own_load([case for case, _ in runs])
-        return curves("load", [(own if case.load is None else case.load, result.summary) for case, result in runs])
+        key = NODES if any(case.nodes is not None for case, _ in runs) else LOAD
+        return curves(key, [(case.at(own), result.summary) for case, result in runs])
 
     def own_load(self, cases: Sequence[Case]) -> float:
         """The offered load of cases that are not brought to one; 0 if there are none."""
-        return self.source.load(self.cluster.gpus) if any(case.load is None for case in cases) else 0.0
+        return (
+            self.source.load(self.cluster.gpus)
+            if any(case.load is None and case.nodes is None for case in cases)
+            else 0.0
+        )

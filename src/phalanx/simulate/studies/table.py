@@ -136,12 +136,20 @@ def index_text(index: float) -> str:
     return f"{index:.3f}"
 
 
+def times_text(times: float) -> str:
+    """How many times something is something else."""
+    return f"{times:,.3g}×" if times < 1000 else f"{times:,.0f}×"
+
+
 MEASURES = (
     Measure("completed", ("jobs", "completed"), Better.HIGHER, count_text, "jobs"),
     Measure("mean_jct", ("jct_s", "mean"), Better.LOWER, duration_text, "s"),
     Measure("p95_jct", ("jct_s", "p95"), Better.LOWER, duration_text, "s"),
     Measure("mean_wait", ("wait_s", "mean"), Better.LOWER, duration_text, "s"),
     Measure("p95_wait", ("wait_s", "p95"), Better.LOWER, duration_text, "s"),
+    Measure("mean_queued", ("queued_s", "mean"), Better.LOWER, duration_text, "s"),
+    Measure("p95_queued", ("queued_s", "p95"), Better.LOWER, duration_text, "s"),
+    Measure("slowdown", ("slowdown", "mean"), Better.LOWER, times_text),
     Measure("makespan", ("makespan_s",), Better.LOWER, duration_text, "s"),
     Measure("allocated", ("gpu_allocated",), Better.HIGHER, share_text),
     Measure("fragmentation", ("fragmentation",), Better.LOWER, share_text),

@@ -11,14 +11,15 @@ from phalanx.document.error import brief
 from phalanx.document.units import decimal
 from phalanx.errors import PhalanxError
 from phalanx.simulate.figures.confidence import Interval, interval
-from phalanx.simulate.figures.metrics import rounded
+from phalanx.simulate.figures.spread import rounded
 from phalanx.simulate.studies.table import MEASURES, Measure
 
-KEYS = ("load",)
+LOAD, NODES = "load", "nodes"
+KEYS = (LOAD, NODES)
 """What can be varied."""
 
 VALUES_MAX = 1000
-_FORM = "KEY=START:STOP:STEP, such as load=0.5:1.2:0.1"
+_FORM = "KEY=START:STOP:STEP, such as load=0.5:1.2:0.1 or nodes=8:16"
 
 
 class VariationError(PhalanxError):
@@ -36,14 +37,18 @@ class Variation:
 
     @classmethod
     def parse(cls, text: str) -> Variation:
-        """Reads `load=0.5:1.2:0.1`. The stop is included where the steps reach it."""
+        """Reads `load=0.5:1.2:0.1` or `nodes=8:16`, in steps of 1. The stop is included where the steps reach it."""
         key, equals, span = text.partition("=")
         parts = span.split(":")
+        if key == NODES and len(parts) == 2:
+            parts.append("1")
         if not equals or len(parts) != 3:
             raise VariationError(f"--vary {brief(text)}: expected {_FORM}")
         if key not in KEYS:
             raise VariationError(f"--vary {brief(text)}: expected one of {', '.join(KEYS)} before '='")
         start, stop, step = (_number(*pair, text) for pair in zip(("start", "stop", "step"), parts, strict=True))
+        if key == NODES and any(number != int(number) for number in (start, stop, step)):
+            raise VariationError(f"--vary {brief(text)}: expected whole numbers of nodes; {_FORM}")
         return cls(key, _values(start, stop, step, text))
 
 

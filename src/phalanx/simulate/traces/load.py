@@ -5,8 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 from math import isfinite
 
+from phalanx.document.error import brief
+from phalanx.document.units import decimal
+from phalanx.errors import PhalanxError
 from phalanx.simulate.trace import Trace, TraceJob
 from phalanx.simulate.traces.error import TraceError
+
+
+class LoadError(PhalanxError):
+    """A load that cannot be read."""
+
+
+def load_of(text: str, own: float) -> float:
+    """A load as people write it: a number such as 0.9, or a change of a trace's own such as +30% or -10%."""
+    number = decimal(text.strip().removesuffix("%"))
+    if number is None or (text[:1] in "+-") != text.rstrip().endswith("%"):
+        raise LoadError(f"load {brief(text)}: expected a number such as 0.9, or a change such as +30%")
+    load = own * (1 + float(number) / 100) if text.rstrip().endswith("%") else float(number)
+    if not isfinite(load) or load <= 0:
+        raise LoadError(f"load {brief(text)}: expected a load above 0, got {load:g}")
+    return load
 
 
 def work_gpu_ms(trace: Trace) -> int:
