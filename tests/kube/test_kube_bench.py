@@ -41,6 +41,14 @@ def test_a_backlog_is_drained_at_some_rate() -> None:
 
 
 @pytest.mark.usefixtures("here")
+def test_the_shares_of_the_processor_time_make_it_whole() -> None:
+    cores, *shares = [row["value"] or 0.0 for row in run.share(run.QUICK, print)]
+    assert 0 < cores < 2
+    assert all(share > 0 for share in shares)
+    assert sum(shares) == pytest.approx(100, abs=0.01)
+
+
+@pytest.mark.usefixtures("here")
 def test_every_gang_that_comes_is_timed() -> None:
     found = values(run.latency(run.QUICK, print))
     assert found.keys() == {"phalanx, p50", "phalanx, p99"}

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from kube_objects import as_pod, group, node, pod
 from kube_turns import Site
+from phalanx.engine.state.journal import Journal
+from phalanx.engine.turn import verify
 from phalanx.kube.objects.pod import Pod
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+APART_FROM_NOISE = {"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": "noisy"}}}
+REQUIRED_APART = {"requiredDuringSchedulingIgnoredDuringExecution": [APART_FROM_NOISE]}
 
 
 def nodes(count: int, zones: int = 1, gpus: int = 8) -> list[dict[str, Any]]:
@@ -100,7 +105,9 @@ def test_pods_are_spread_as_evenly_as_there_is_room() -> None:
 
 def test_gangs_of_one_turn_that_prefer_to_be_apart_lie_in_two_zones() -> None:
     affinity = of_pods("podAntiAffinity", ZONE, app="train")
-    members = [labelled(pod(f"{g}{i}", 2, g, affinity=affinity), app="train") for g in "gh" for i in range(2)]
+    # Only from those of other gangs.
+    affinity["podAntiAffinity"][PREFERRED][0]["podAffinityTerm"]["mismatchLabelKeys"] = ["of"]
+    members = [labelled(pod(f"{g}{i}", 2, g, affinity=affinity), app="train", of=g) for g in "gh" for i in range(2)]
     site = Site(nodes(2, 2), map(as_pod, members), [group("g", 2), group("h", 2)])
     where = bound(site)
     assert where["g0"] == where["g1"] != where["h0"] == where["h1"]
@@ -121,3 +128,62 @@ def test_more_preferences_than_are_looked_at_keep_the_heaviest() -> None:
     site = Site(nodes(2, 2), [as_pod(pod("p", affinity=of_nodes(*light, in_zone("b", 100))))])
     assert bound(site) == {"p": "n1"}
     assert len(site.state.jobs[site.asked.binds[0][0]].job.preferences) == 16
+
+
+def of_gang(count: int, gpus: int, **spec: Any) -> list[Pod]:
+    return [as_pod(labelled(pod(f"g{i}", gpus, "g", **spec), app="web")) for i in range(count)]
+
+
+def counts(site: Site) -> list[int]:
+    """How many pods each node has that has some, the fewest first."""
+    return sorted(Counter(bound(site).values()).values())
+
+
+def test_pods_of_a_gang_that_prefer_to_be_apart_are_apart_as_far_as_there_is_room() -> None:
+    affinity = of_pods("podAntiAffinity", HOST, app="web")
+    site = Site(nodes(4), of_gang(4, 2, affinity=affinity), [group("g", 4)])
+    assert counts(site) == [1, 1, 1, 1]
+    site = Site(nodes(2), of_gang(4, 2, affinity=affinity), [group("g", 4)])
+    assert counts(site) == [2, 2]
+    assert replayed(site)
+
+
+def test_pods_of_a_gang_are_spread_over_zones_where_that_is_preferred() -> None:
+    constraint = spread(ZONE, app="web")
+    site = Site(nodes(6, 3), of_gang(6, 1, topologySpreadConstraints=constraint), [group("g", 6)])
+    zones = Counter("abc"[int(where[1:]) % 3] for where in bound(site).values())
+    assert zones == {"a": 2, "b": 2, "c": 2}
+    assert len(set(bound(site).values())) == 3
+
+
+def test_pods_of_a_gang_that_prefer_to_be_apart_take_no_more_than_a_node_has() -> None:
+    """The second node has the GPUs, and no CPUs for any of them."""
+    small = node("n1", 8, {HOST: "n1", ZONE: "a"})
+    small["status"]["allocatable"] = {**small["status"]["allocatable"], "cpu": "500m"}
+    affinity = of_pods("podAntiAffinity", HOST, app="web")
+    site = Site([*nodes(1), small], of_gang(3, 2, affinity=affinity), [group("g", 3)])
+    assert set(bound(site).values()) == {"n0"}
+    assert replayed(site)
+
+
+def test_pods_of_a_gang_that_prefer_to_be_apart_have_no_other_evicted_and_wait_for_none() -> None:
+    affinity = of_pods("podAntiAffinity", HOST, app="web")
+    low = there("low", "n1", 8)
+    site = Site(nodes(2), [low, *of_gang(2, 4, affinity=affinity, priority=100)], [group("g", 2)], others_below=50)
+    assert counts(site) == [2]
+    assert not site.asked.evictions
+
+
+def test_where_pods_of_a_gang_lie_is_settled_by_what_they_require_before_what_they_prefer() -> None:
+    """Node n2 has a pod that they must be apart from, though they prefer to be apart from one another."""
+    shy = {**of_pods("podAntiAffinity", HOST, app="web")["podAntiAffinity"], **REQUIRED_APART}
+    noisy = there("noisy", "n2", 1, app="noisy")
+    site = Site(nodes(3), [noisy, *of_gang(3, 1, affinity={"podAntiAffinity": shy})], [group("g", 3)])
+    assert counts(site) == [1, 2]
+    assert "n2" not in bound(site).values()
+
+
+def replayed(site: Site) -> bool:
+    """Whether the journal, decided again, comes to the same."""
+    state = verify(Journal.read(site.journal.getvalue().splitlines()))
+    return state.seq == site.state.seq

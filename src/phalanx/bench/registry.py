@@ -205,6 +205,7 @@ def _kubernetes(part: str) -> Callable[[bool, Tell], list[Row]]:
         parts = {
             "drain": run.drain,
             "backlog": run.backlog,
+            "share": run.share,
             "latency": run.latency,
             "crowded": run.crowded,
             "large": run.large,
@@ -263,6 +264,7 @@ BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
     "kubernetes": {
         "drain": Part("pods bound a second, with kube-scheduler beside it", _kubernetes("drain")),
         "backlog": Part("the same with 8,000 pods; runs only by its name", _kubernetes("backlog"), when_named=True),
+        "share": Part("what of the processor time of phalanx goes to HTTP and JSON meanwhile", _kubernetes("share")),
         "latency": Part("how soon gangs are bound that come one after the other", _kubernetes("latency")),
         "crowded": Part("gangs bound in part where 120 % of the GPUs are asked for", _kubernetes("crowded")),
         "large": Part("5,000 nodes: ready, memory, and a gang on 512 of them", _kubernetes("large")),

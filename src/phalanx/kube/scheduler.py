@@ -30,9 +30,11 @@ from phalanx.kube.objects.pod import Pod
 from phalanx.kube.phrasing import in_kubernetes
 from phalanx.kube.pods.budgets import keeps, keeps_always
 from phalanx.kube.reporter import Reporter
+from phalanx.placement.placement import Placement
 from phalanx.protocol.action import Action, Start, Stop
 from phalanx.protocol.event import (
     AttemptEnded,
+    DevicesAssigned,
     Done,
     Event,
     Failed,
@@ -379,8 +381,8 @@ class Scheduler:
                 self._events.append(Done(action.id))
             case _ if tracked is None:
                 self._events.append(Failed(action.id, "its pods are gone", retryable=False))
-            case Start(placement=placement):
-                self._start(tracked, action, tuple(places_of(tracked.bundle, placement)))
+            case Start():
+                self._start(tracked, action, tuple(places_of(tracked.bundle, self._as_wished(tracked, action))))
             case Stop(reason="misplaced"):
                 # It runs where Kubernetes says that it does: from now on it counts as foreign use.
                 self._events += (JobCancelled(tracked.job, "it runs where it was not planned"), Done(action.id))
@@ -403,6 +405,16 @@ class Scheduler:
         """Whether this is a pod of another scheduler on a node that is deleted."""
         on_nodes = any(node in self._mirror.nodes for node in tracked.nodes.values())
         return not on_nodes and self._others.is_other(tracked.bundle.pods)
+
+    def _as_wished(self, tracked: Tracked, action: Start) -> Placement:
+        """The placement of a gang that starts, with its pods as they prefer to lie beside one another."""
+        assert self.engine is not None, "begin comes before turn"
+        state, planned = self.engine.state, action.placement
+        attempt = state.attempt(tracked.job, action.id.attempt)
+        slots = self._guard.wished(tracked.bundle, attempt, state) if attempt is not None else ()
+        if not slots or self.engine.take((DevicesAssigned(tracked.job, action.id.attempt, slots),), state.now):
+            return planned
+        return replace(planned, slots=slots)
 
     def _start(self, tracked: Tracked, action: Start, places: tuple[tuple[Pod, str], ...]) -> None:
         refusal = self._guard.refusal(places)

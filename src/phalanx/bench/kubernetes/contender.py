@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import msgspec
+
+from phalanx.bench.kubernetes import share
 from phalanx.bench.kubernetes.control_plane import ControlPlane, wait_until
+from phalanx.bench.kubernetes.share import Times
 
 QPS = "5000"
 READY_WITHIN_S = 120.0
@@ -31,6 +35,25 @@ NATIVE = Contender("kube-scheduler with native gangs", "default-scheduler", has_
 def contenders(plane: ControlPlane) -> tuple[Contender, ...]:
     """Those that can be run here: kube-scheduler where it was built."""
     return (OURS, PLAIN, NATIVE) if (plane.folder / "kube-scheduler").exists() else (OURS,)
+
+
+@contextmanager
+def scheduling_by_the_clock(plane: ControlPlane) -> Iterator[Callable[[], Times]]:
+    """Ours, which runs meanwhile with clocks around its parts. What is given ends it, and says what they took."""
+    file = plane.root / "share.json"
+    (plane.root / "scheduler.log").unlink(missing_ok=True)
+    command = (sys.executable, "-m", share.__name__, "kube", "--kubeconfig", plane.kubeconfig)
+    process = plane.spawn("scheduler", "env", f"{share.FILE}={file}", *command)
+
+    def ended() -> Times:
+        process.terminate()
+        process.wait(READY_WITHIN_S)
+        return msgspec.json.decode(file.read_bytes(), type=Times)
+
+    try:
+        yield ended
+    finally:
+        plane.end("scheduler")
 
 
 @contextmanager

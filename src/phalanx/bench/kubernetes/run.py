@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from phalanx.bench.kubernetes.bindings import Bindings, watching
-from phalanx.bench.kubernetes.contender import OURS, PLAIN, Contender, contenders, scheduling
+from phalanx.bench.kubernetes.contender import (
+    OURS,
+    PLAIN,
+    Contender,
+    contenders,
+    scheduling,
+    scheduling_by_the_clock,
+)
 from phalanx.bench.kubernetes.control_plane import ControlPlane, programs
 from phalanx.bench.kubernetes.objects import GROUPS, NODES, PODS, Manifest, clear, create, group, node, pod
 from phalanx.bench.kubernetes.turn import turn_s
@@ -92,6 +99,29 @@ def _drained(
             if not bindings.wait_for(gangs * GANG, within_s):
                 return None
     return len(bindings.at_s) / (max(bindings.at_s.values()) - began)
+
+
+def share(size: Size, tell: Tell) -> list[Row]:
+    """What part of the processor time of ours goes to HTTP, to JSON and to turns while it drains the same gangs."""
+    gangs, gpus = size.drained
+    what = f"share: {size.nodes} nodes, {gangs} gangs of {GANG} pods of {gpus} GPUs"
+    with running() as (plane, api):
+        create(api, NODES, (node(f"n{i:05}") for i in range(size.nodes)))
+        tell(what)
+        _create_gangs(api, OURS, [f"g{i}" for i in range(gangs)], gpus)
+        with watching(api) as bindings:
+            began = time.monotonic()
+            with scheduling_by_the_clock(plane) as end:
+                is_bound = bindings.wait_for(gangs * GANG, size.within_s)
+                took_s = time.monotonic() - began
+                times = end()
+        clear(api, PODS, GROUPS)
+    named = {"HTTP": times.http, "JSON": times.json, "turns": times.turns}
+    named["the rest, of which the start is the most"] = times.process - sum(named.values())
+    return [
+        row(f"{what}: processor time of phalanx a second", times.process / took_s if is_bound else None, "cores"),
+        *(row(f"{what}: of that {name}", 100 * spent / times.process, "%") for name, spent in named.items()),
+    ]
 
 
 def latency(size: Size, tell: Tell) -> list[Row]:

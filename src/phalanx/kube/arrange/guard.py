@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from phalanx.engine.state.records import AttemptRecord
 from phalanx.engine.state.state import State
 from phalanx.kube.arrange.arranger import Ground, arrange
 from phalanx.kube.arrange.assumed import AssumedPlaces
+from phalanx.kube.arrange.wishes import Room, wished, wishes
 from phalanx.kube.gangs.arrangement import ANYHOW, Arrangement
 from phalanx.kube.gangs.bundle import Bundle, places_of
 from phalanx.kube.jobs.roster import Roster
@@ -19,6 +21,7 @@ from phalanx.kube.pods.budgets import keeps
 from phalanx.kube.pods.neighbours import Neighbours
 from phalanx.kube.pods.preferences import PodPreferences
 from phalanx.kube.queues import queue_refusal
+from phalanx.placement.placement import Slot
 from phalanx.protocol.plan import Plan
 
 NEVER = "it would have to evict other pods, and its preemptionPolicy is Never"
@@ -83,6 +86,17 @@ class Guard:
                 if why:
                     return {claim.job: why}
         return {}
+
+    def wished(self, bundle: Bundle, attempt: AttemptRecord, state: State) -> tuple[Slot, ...]:
+        """The slots of a gang that starts where its pods prefer them beside one another; none if it lies as planned.
+        What is free may be reserved for another, so then it does.
+        """
+        if not self._mirror.with_preferences or state.reservations or not wishes(bundle, self._mirror.namespaces):
+            return ()
+        slots = wished(bundle, attempt, Room(state, attempt), self._mirror.nodes, self._preferences())
+        pods = (pod for pod, _ in places_of(bundle, attempt.placement))
+        places = tuple(zip(pods, (slot.node for slot in slots), strict=False))
+        return () if slots == attempt.placement.slots or self.refusal(places) else slots
 
     def refusal(self, places: Iterable[tuple[Pod, str]]) -> str:
         """Why pods may not be bound to nodes, as things are now; empty if they may."""

@@ -56,6 +56,14 @@ def tolerates(pod: Pod, node: KubeNode) -> bool:
     )
 
 
+def shuns(pod: Pod, node: KubeNode) -> bool:
+    """Whether a pod goes to a node only if no other will do, for a taint that it does not tolerate."""
+    return any(
+        taint.effect == "PreferNoSchedule" and not any(_tolerates(each, taint) for each in pod.spec.tolerations or ())
+        for taint in node.spec.taints or ()
+    )
+
+
 def _tolerates(toleration: PodToleration, taint: NodeTaint) -> bool:
     if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
         return False
