@@ -12,7 +12,7 @@ from phalanx.train.data import Lanes, Ledger, LedgerSampler, Member, Shuffled
 from phalanx.train.data.order import Order
 
 BATCH = 12
-WORLDS = (1, 2, 3, 4, 6, 12)
+WORLDS = (1, 2, 3, 4, 5, 6, 7, 12)
 
 
 @st.composite

@@ -84,6 +84,7 @@ def test_ranks_of_one_replica_of_the_model_share_nothing(monkeypatch: pytest.Mon
         (ELASTIC + "batch: {global: 12, on_resize: scale}", "the key 'lr' is missing"),
         (ELASTIC + "batch: {global: 12, lr: linear}", "needs no other learning rate, leave it out"),
         (ELASTIC + "batch: {global: 12, on_resize: scale, lr: cubic}", "expected one of linear, sqrt, same"),
+        (ELASTIC + "batch: {global: 5}", "a batch of 5 has no sample for some of 6 ranks: give at least 6"),
         (ELASTIC + "batch: {}", "key 'batch': the key 'global' is missing"),
         ("kind: service\ngpus: 1\nbatch: {global: 4}", "only a training has batches, and this is a service job"),
         (
@@ -96,11 +97,14 @@ def test_a_batch_that_cannot_be_is_refused_when_the_job_is_submitted(text: str, 
     assert told in error_of(text)
 
 
-def test_a_world_that_does_not_divide_a_constant_batch_is_told_with_one_that_does(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with pytest.raises(PhalanxError, match=r"24 cannot be divided among 5 ranks: .* 25 for example"):
-        batch_of(ELASTIC + "batch: {global: 24}", 5, monkeypatch)
+def test_a_constant_batch_is_shared_out_at_a_size_that_does_not_divide_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = batch_of(ELASTIC + "batch: {global: 24}", 5, monkeypatch)
+    assert (size.global_batch, size.share, size.accumulation(2)) == (24, 5, 3)
+
+
+def test_more_ranks_than_a_batch_has_samples_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(PhalanxError, match="batch of 24 has no sample for some of 25 ranks"):
+        batch_of(ELASTIC + "batch: {global: 24}", 25, monkeypatch)
 
 
 def test_a_training_without_a_job_file_names_its_batch_itself(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,9 +99,17 @@ def test_a_batch_that_no_allowed_world_divides_is_refused_with_one_that_would() 
     assert Ledger(Listed(100), global_batch=12, worlds=range(2, 6)).worlds == [2, 3, 4]
 
 
-def test_a_world_that_does_not_divide_the_batch_is_refused_with_those_that_do() -> None:
-    with pytest.raises(PhalanxError, match=r"cannot be divided among 5 ranks: take 10, or 1, 2, 4, 8 ranks"):
-        LedgerSampler(Ledger(Listed(100), global_batch=8), member=Member(0, 5))
+def test_a_world_that_does_not_divide_the_batch_shares_it_out_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    samplers = [LedgerSampler(Ledger(Listed(16), global_batch=8), member=Member(rank, 5)) for rank in range(5)]
+    assert list(samplers[0]) == [[0, 5], [8, 13]]
+    assert [sampler.scale for sampler in samplers] == [2 * 5 / 8] * 3 + [5 / 8] * 2
+    assert "not divided by 5 ranks: they have 2 or 1 samples of it" in caplog.text
+    assert "1, 2, 4, 8 divide it" in caplog.text
+
+
+def test_more_ranks_than_samples_in_a_batch_are_refused() -> None:
+    with pytest.raises(PhalanxError, match="batch of 8 has no sample for some of 9 ranks: take at least 9"):
+        LedgerSampler(Ledger(Listed(100), global_batch=8), member=Member(0, 9))
 
 
 @pytest.mark.parametrize(

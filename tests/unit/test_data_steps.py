@@ -7,7 +7,7 @@ import pytest
 from phalanx.train.data import Ledger, Listed, Member, StepSampler
 
 
-@pytest.mark.parametrize("world", [1, 2, 3, 4])
+@pytest.mark.parametrize("world", [1, 2, 3, 4, 5, 7])
 @pytest.mark.parametrize("micro_batch", [1, 2, 5])
 def test_every_step_has_as_many_micro_batches_and_their_weighted_mean_is_that_of_the_step(
     world: int, micro_batch: int

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from phalanx.errors import PhalanxError
 from phalanx.train.data.share import Member
-from phalanx.workload.batch import VARIABLE, BatchRule, parse_rule
+from phalanx.workload.batch import VARIABLE, BatchRule, OnResize, parse_rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ class Batch:
 
     @property
     def share(self) -> int:
-        """Samples of a step for each data-parallel rank."""
-        return self.global_batch // self.replicas
+        """Samples of a step for each data-parallel rank; some have one less where the ranks do not divide the batch."""
+        return -(-self.global_batch // self.replicas)
 
     def accumulation(self, micro_batch: int) -> int:
         """The micro-batches of at most so many samples that make up a rank's share."""
@@ -58,10 +58,8 @@ def at(rule: BatchRule, world_size: int) -> Batch:
     if world_size % rule.ranks_each:
         raise PhalanxError(f"{world_size} ranks are not whole replicas of the model, which have {rule.ranks_each} each")
     replicas = world_size // rule.ranks_each
-    if not rule.fits(replicas):
-        near = max(1, round(rule.size / replicas)) * replicas
+    if rule.on_resize is OnResize.CONSTANT and rule.size < replicas:
         raise PhalanxError(
-            f"a global batch of {rule.size} cannot be divided among {replicas} ranks: take one that all sizes of the "
-            f"gang divide, {near} for example, or 'on_resize: scale'"
+            f"a global batch of {rule.size} has no sample for some of {replicas} ranks: take a larger one"
         )
     return Batch(rule.size_at(replicas), replicas, rule.lr_factor_at(replicas))

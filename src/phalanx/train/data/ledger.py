@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from phalanx.errors import PhalanxError
 from phalanx.train.data.order import Order
+from phalanx.train.data.share import Member
 
 FORMAT = 1
+
+log = logging.getLogger("phalanx.data")
 
 
 class Ledger:
@@ -63,13 +67,21 @@ class Ledger:
         if self.committed == self.order.length:
             self.epoch, self.committed = self.epoch + 1, 0
 
-    def check_world(self, world_size: int) -> None:
-        """Refuses a world size in which the ranks would have different shares of every batch."""
-        if self.global_batch % world_size:
-            divisors = [each for each in range(1, self.global_batch + 1) if self.global_batch % each == 0]
+    def check_world(self, member: Member) -> None:
+        """Refuses a world in which ranks would have no sample of a batch, and says where some have one less."""
+        world_size = member.world_size
+        if world_size > self.global_batch:
             raise PhalanxError(
-                f"a global batch of {self.global_batch} cannot be divided among {world_size} ranks: take "
-                f"{nearest_multiple(self.global_batch, world_size)}, or {listed(divisors)} ranks"
+                f"a global batch of {self.global_batch} has no sample for some of {world_size} ranks: take at least "
+                f"{world_size}, or at most {self.global_batch} ranks"
+            )
+        if self.global_batch % world_size and member.rank == 0:
+            more, less = -(-self.global_batch // world_size), self.global_batch // world_size
+            log.warning(
+                "a global batch of %d is not divided by %d ranks: they have %d or %d samples of it, and the factor of "
+                "a rank's mean loss (`scale`, `weights`) is not 1; %s divide it",
+                *(self.global_batch, world_size, more, less),
+                listed([each for each in range(1, self.global_batch + 1) if self.global_batch % each == 0]),
             )
 
     def state_dict(self) -> dict[str, Any]:

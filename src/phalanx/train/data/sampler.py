@@ -30,7 +30,7 @@ class LedgerSampler:
             raise PhalanxError(f"micro_batch is {micro_batch}, expected at least 1")
         self._ledger, self._size = ledger, micro_batch
         self.member = member or Member.of_this_job()
-        ledger.check_world(self.member.world_size)
+        ledger.check_world(self.member)
         self._in_hand = 0
 
     def __iter__(self) -> Iterator[list[int]]:

@@ -22,7 +22,7 @@ class StepSampler:
             raise PhalanxError(f"micro_batch is {micro_batch}, expected at least 1")
         self.ledger, self._size = ledger, micro_batch
         self.member = member or Member.of_this_job()
-        ledger.check_world(self.member.world_size)
+        ledger.check_world(self.member)
         self.accumulation = -(-ledger.global_batch // (self.member.world_size * micro_batch))
 
     def __iter__(self) -> Iterator[list[int]]:

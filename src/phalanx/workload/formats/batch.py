@@ -38,6 +38,11 @@ def _read(place: Field, allowed: list[int], ranks_each: int) -> BatchRule:
     if on_resize is OnResize.CONSTANT:
         fields.refuse(("lr",), "a batch that stays the same needs no other learning rate, leave it out")
         rule = BatchRule(size, allowed[-1], on_resize, ranks_each=ranks_each)
+        if size < allowed[-1]:
+            raise fields["global"].error(
+                f"a batch of {size} has no sample for some of {allowed[-1]} {_ranks(ranks_each)}: give at least "
+                f"{allowed[-1]}, or a smaller gang"
+            )
         if not any(map(rule.fits, allowed)):
             raise fields["global"].error(
                 f"a batch of {size} is divided by none of the sizes that the gang may have, {listed(allowed)} "
