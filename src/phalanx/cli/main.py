@@ -65,6 +65,9 @@ VERBS: dict[str, Verb] = {
     "policies": Verb("phalanx.cli.policies:policies", "Compare policies and list their parameters."),
     "queues": Verb("phalanx.cli.queues:queues", "List the queues with their quotas and use."),
     "release": Verb("phalanx.cli.release:release", "Release held jobs."),
+    "reliability": Verb(
+        "phalanx.cli.reliability.verb:reliability", "Calculate what failures cost, and design for them."
+    ),
     "replay": Verb("phalanx.cli.replay:replay", "Replay a journal and verify its decisions."),
     "requeue": Verb("phalanx.cli.requeue:requeue", "Stop running jobs and queue them again."),
     "reservations": Verb(

@@ -1,0 +1,1 @@
+"""`phalanx reliability`: what failures cost, and what to do about them."""
