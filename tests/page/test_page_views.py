@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
+from axe import violations
 from running import Server
 
 from phalanx.bench.page.tab import Page, until
 
 pytestmark = pytest.mark.needs("chromium")
-
-AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text()
-RULES = "axe.run(document, {resultTypes: ['violations']})"
-WORST = ("serious", "critical")
-
-
-def violations(page: Page) -> list[str]:
-    """What axe finds that is serious: the rule and the first element that breaks it."""
-    if not page.run("typeof axe === 'object'"):
-        page.run(f"{AXE}; 0")
-    found = json.loads(page.run(f"{RULES}.then((found) => JSON.stringify(found.violations))"))
-    return [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in found if each["impact"] in WORST]
 
 
 @pytest.fixture(scope="module")

@@ -38,6 +38,7 @@ from phalanx.server.accounts.revocations import Line, lines_of
 from phalanx.server.accounts.roles import Role
 from phalanx.server.cluster.difference import changes_of, need_known, present_cluster
 from phalanx.server.cluster.priorities import need_priority
+from phalanx.server.cluster.queue_edition import edition
 from phalanx.server.fresh import fresh_item
 from phalanx.server.loop.admission import Admission
 from phalanx.server.loop.audited import described, verb_of
@@ -384,10 +385,13 @@ class CommandHandler:
 
     @_do.register
     def _change_settings(self, body: ChangeSettings) -> Any:
-        return self._change_cluster(ChangeCluster(body.settings.on(present_cluster(self._state))))
+        cluster = body.settings.on(present_cluster(self._state))
+        return self._change_cluster(ChangeCluster(cluster, body.queue_edition))
 
     @_do.register
     def _change_cluster(self, body: ChangeCluster) -> Any:
+        if body.queue_edition and body.queue_edition != edition(present_cluster(self._state).queues):
+            raise Refusal("precondition_failed", "the queues have changed since: look at them again")
         try:
             events = changes_of(self._state, body.cluster)
         except ValueError as error:

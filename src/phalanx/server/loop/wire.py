@@ -124,15 +124,17 @@ class ChangeNode(msgspec.Struct, frozen=True, tag=True):
 
 
 class ChangeCluster(msgspec.Struct, frozen=True, tag=True):
-    """Have another cluster, with its queues and its policy."""
+    """Have another cluster, with its queues and its policy, if its queues are still of an edition; empty is any."""
 
     cluster: Cluster
+    queue_edition: str = ""
 
 
 class ChangeSettings(msgspec.Struct, frozen=True, tag=True):
-    """Have other queues, another policy or other times of maintenance on the cluster there is."""
+    """Have other queues, another policy or other times of maintenance on the cluster there is, likewise."""
 
     settings: Settings
+    queue_edition: str = ""
 
 
 class ChangePolicy(msgspec.Struct, frozen=True, tag=True):

@@ -6,6 +6,7 @@ import msgspec
 from sqlalchemy import Connection, delete, select
 
 from phalanx.cluster.cluster import Cluster
+from phalanx.cluster.formats.queue_data import queue_data
 from phalanx.engine.state.state import State
 from phalanx.server.store import settings
 from phalanx.server.store.bulk import Bulk
@@ -55,4 +56,5 @@ def about_cluster(state: State, placement: str) -> Row:
         "placement": placement,
         "term": state.term,
         "queues": quotas_in(state),
+        "queue_file": queue_data(cluster.queues),
     }

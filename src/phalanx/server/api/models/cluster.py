@@ -81,6 +81,19 @@ class QueueListModel(Answered):
     next: str | None = None
 
 
+class QueueFileModel(Answered):
+    """The queues as a cluster file says them."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {"text": "queues:\n- name: research\n  deserved: {gpus: 64}\n", "edition": "0f1d22a9c3b4e5d6"}
+        },
+    )
+    text: str = Field(description="YAML; empty where the cluster has no queues.")
+    edition: str = Field(description="The ETag, without its quotes.")
+
+
 class ClusterModel(Answered):
     """The cluster as a whole."""
 

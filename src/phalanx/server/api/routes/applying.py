@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 
 from phalanx.cluster.formats.native import read_cluster
 from phalanx.cluster.formats.settings import Settings, is_settings
@@ -17,21 +18,24 @@ from phalanx.server.api.bodies import PolicyBody
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import WRITE, answers
 from phalanx.server.api.jobfile import text_of
-from phalanx.server.api.models.cluster import DifferenceModel, PolicyModel
+from phalanx.server.api.models.cluster import DifferenceModel, PolicyModel, QueueFileModel
 from phalanx.server.api.pages import as_json
 from phalanx.server.api.planner import ask
 from phalanx.server.api.routes.jobs import hand_over, media_of
 from phalanx.server.clock import Clock
 from phalanx.server.cluster.live_cluster import live
+from phalanx.server.cluster.queue_edition import edition_of
 from phalanx.server.loop.wire import ChangeCluster, ChangePolicy, ChangeSettings
 from phalanx.server.planner.questions import Differ, DifferSettings
 from phalanx.server.refusal import Refusal
 
 router = APIRouter(tags=["cluster"])
 
+_ETAG = re.compile(r'(?:W/)?"([0-9a-f]{1,64})"')
 SOURCE = "cluster"
 """What errors call the file, whose name is not known here."""
 
+IfMatch = Annotated[str, Header(max_length=100, description="The ETag of GET /cluster/queues as you know them.")]
 DryRun = Annotated[bool, Query(description="Show the difference and what it would stop, and change nothing.")]
 
 
@@ -49,7 +53,7 @@ DryRun = Annotated[bool, Query(description="Show the difference and what it woul
     },
 )
 async def apply_cluster(
-    request: Request, account: SignedIn, context: WorkerContext, dry_run: DryRun = False
+    request: Request, account: SignedIn, context: WorkerContext, dry_run: DryRun = False, if_match: IfMatch = ""
 ) -> Response:
     """Change the cluster, its queues and its policy to those of a cluster file. Jobs that can go on do.
 
@@ -59,14 +63,15 @@ async def apply_cluster(
     _need_admin(account)
     if media_of(request) not in ("application/json", "application/yaml"):
         raise Refusal("unsupported_media", "expected a cluster file as application/yaml or application/json")
-    difference, change = await _change_of(text_of(await request.body()), account, context)
+    text, edition = text_of(await request.body()), _edition_in(if_match)
+    difference, change = await _change_of(text, account, context, edition)
     if not dry_run and difference["changes"]:
         await hand_over(context, caller_of(request, account), change)
     return as_json(difference)
 
 
 async def _change_of(
-    text: str, account: Account, context: Context
+    text: str, account: Account, context: Context, edition: str
 ) -> tuple[dict[str, Any], ChangeCluster | ChangeSettings]:
     """What a file would change, and what is to be asked for to have it so."""
     try:
@@ -75,8 +80,35 @@ async def _change_of(
         if not is_settings(text, SOURCE):
             raise
         difference = msgspec.json.decode(await ask(context, account.user, DifferSettings(text, SOURCE)))
-        return difference, ChangeSettings(msgspec.convert(difference.pop("settings"), Settings))
-    return msgspec.json.decode(await ask(context, account.user, Differ(cluster))), ChangeCluster(cluster)
+        return difference, ChangeSettings(msgspec.convert(difference.pop("settings"), Settings), edition)
+    return msgspec.json.decode(await ask(context, account.user, Differ(cluster))), ChangeCluster(cluster, edition)
+
+
+def _edition_in(if_match: str) -> str:
+    if not if_match or if_match.strip() == "*":
+        return ""
+    match = _ETAG.fullmatch(if_match.strip())
+    if match is None:
+        raise Refusal("precondition_failed", "expected in If-Match the ETag of GET /cluster/queues")
+    return match[1]
+
+
+@router.get("/cluster/queues", responses=answers(QueueFileModel))
+async def show_queue_file(account: SignedIn, context: WorkerContext) -> Response:
+    """Show the queues as a cluster file says them, to be changed and applied again with their ETag as If-Match."""
+    if not account.sees(""):
+        raise Refusal("forbidden", "the quotas of all queues need the role viewer of the whole cluster")
+    said = (await context.cluster()).get("queue_file", [])
+    edition = edition_of(said)
+    return as_json({"text": _file_of(said), "edition": edition}, headers={"ETag": f'"{edition}"'})
+
+
+def _file_of(said: list[dict[str, Any]]) -> str:
+    import yaml
+
+    return (
+        yaml.safe_dump({"queues": said}, sort_keys=False, allow_unicode=True, default_flow_style=None) if said else ""
+    )
 
 
 @router.put("/policy", responses=answers(PolicyModel, WRITE))

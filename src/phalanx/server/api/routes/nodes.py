@@ -103,7 +103,7 @@ async def show_cluster(account: SignedIn, context: WorkerContext) -> Response:
     """Show the cluster as a whole."""
     need_eyes(account)
     used = await context.read(table.gpus_used)
-    cluster = {key: value for key, value in (await context.cluster()).items() if key != "queues"}
+    cluster = {key: value for key, value in (await context.cluster()).items() if key not in ("queues", "queue_file")}
     simulated = await context.read(_count_simulated)
     return as_json({**cluster, "gpus_used": used, "simulated_nodes": simulated})
 

@@ -54,7 +54,7 @@ const asJson = async (response) => (response.status === 204 ? null : response.js
 
 export const get = async (path, options) => asJson(await send("GET", path, options));
 export const post = async (path, body = {}, options = {}) => asJson(await send("POST", path, { ...options, body }));
-export const put = async (path, body) => asJson(await send("PUT", path, { body }));
+export const put = async (path, body, options = {}) => asJson(await send("PUT", path, { ...options, body }));
 export const patch = async (path, body) => asJson(await send("PATCH", path, { body }));
 export const remove = async (path) => asJson(await send("DELETE", path));
 

@@ -121,5 +121,6 @@ export const getAll = async (path, options) => {
 export const aboutJob = (id) => (batch) => batch.many || batch.jobs.some((job) => job === id || job.startsWith(`${id}.`));
 export const aboutJobs = (batch) => batch.many || batch.jobs.length > 0;
 export const aboutNodes = (batch) => batch.nodes.length > 0 || aboutJobs(batch);
+export const aboutQueues = (batch) => aboutJobs(batch) || batch.types.includes("ClusterChanged");
 export const aboutFigures = (batch) => batch.figures;
 export const aboutAll = (batch) => batch.records > 0;

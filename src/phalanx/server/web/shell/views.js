@@ -6,6 +6,7 @@ export const VIEWS = {
   map: { title: "Map", load: () => import("../views/map/map.js") },
   jobs: { title: "Jobs", load: () => import("../views/jobs/jobs.js") },
   job: { title: "Job", place: "jobs", load: () => import("../views/job/job.js") },
+  queues: { title: "Queues", load: () => import("../views/queues/queues.js") },
   submit: { title: "Submit", offered: () => mayAnywhere("member"), load: () => import("../views/submit/submit.js") },
   nodes: { title: "Nodes", load: () => import("../views/nodes/nodes.js") },
   node: { title: "Node", place: "nodes", load: () => import("../views/nodes/node.js") },
@@ -13,7 +14,7 @@ export const VIEWS = {
   lost: { title: "Nothing here", place: "", load: () => import("./lost.js") },
 };
 
-export const NAVIGATION = ["overview", "map", "jobs", "submit", "nodes", "accounts"];
+export const NAVIGATION = ["overview", "map", "jobs", "queues", "submit", "nodes", "accounts"];
 
 const decoded = (text) => {
   try {

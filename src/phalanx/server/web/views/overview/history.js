@@ -2,6 +2,7 @@
 import { aboutFigures, useData } from "../../core/data.js";
 import { html } from "../../core/dom.js";
 import { clock } from "../../core/format.js";
+import { begun, youngSince } from "../../core/series.js";
 import { Chart } from "../../parts/chart.js";
 import { Loaded } from "../../parts/problem.js";
 
@@ -17,32 +18,12 @@ const linesOf = (series) =>
 
 const SERIES = `/series?scope=cluster&names=${Object.keys(LINES).join(",")}&points=300`;
 
-// The place of the first value; 0 if there is none.
-const firstIn = (series) => {
-  const places = Object.keys(LINES).map((name) => valuesOf(series, name).findIndex((value) => value !== null));
-  const found = places.filter((at) => at >= 0);
-  return found.length > 0 ? Math.min(...found) : 0;
-};
-
-// Since when a young server has measured; null for others.
-const youngSince = (series) => {
-  const after_ms = firstIn(series) * series.step_ms;
-  return after_ms > DAY_MS / 2 ? series.start_ms + after_ms : null;
-};
-
-// Without what is empty before the first value.
-const begun = (series) => {
-  const at = firstIn(series);
-  const values = Object.fromEntries(Object.keys(LINES).map((name) => [name, valuesOf(series, name).slice(at)]));
-  return { ...series, start_ms: series.start_ms + at * series.step_ms, values };
-};
-
 export const History = () => {
   const day = useData(`${SERIES}&last_ms=${DAY_MS}`, aboutFigures);
-  const young_ms = day.data && youngSince(day.data);
+  const young_ms = day.data && youngSince(day.data, Object.keys(LINES), DAY_MS);
   const young = useData(young_ms === null ? null : `${SERIES}&since=${young_ms}`, aboutFigures);
   return html`<section class="card"><${Loaded} source=${young_ms === null ? day : young}>${(found) => {
-    const series = young_ms === null ? found : begun(found);
+    const series = young_ms === null ? found : begun(found, Object.keys(LINES));
     const title = young_ms === null ? "the last day" : `since ${clock(series.start_ms)}`;
     return html`<h2>GPUs, ${title}</h2><${Chart} title="GPUs, ${title}" start_ms=${series.start_ms} step_ms=${series.step_ms} floor=${0} lines=${linesOf(series)} />`;
   }}<//></section>`;

@@ -14,7 +14,7 @@ const Bar = ({ queue, total }) => {
   const part = (gpus) => `${Math.min(100, (100 * gpus) / Math.max(1, total))}%`;
   const owned = ownedBy(queue);
   return html`
-    <div class="meter"><a class="cut" href="/ui/jobs?queue=${encodeURIComponent(queue.name)}"><bdi>${queue.name}</bdi></a>
+    <div class="meter"><a class="cut" href="/ui/queues?queue=${encodeURIComponent(queue.name)}"><bdi>${queue.name}</bdi></a>
       <span class="meter-bar" role="img" aria-label="${queue.name}: ${counted(queue.gpus_used, "GPU")} used${owned === null ? "" : ` of ${owned}`}">
         <span class="meter-fill" style=${{ display: "block", width: part(queue.gpus_used) }}></span>${owned !== null && html`<span class="meter-mark" style=${{ left: part(owned) }}></span>`}</span>
       <span>${counted(queue.gpus_used, "GPU")}, ${queue.running} running, ${queue.waiting} pending</span></div>
@@ -27,8 +27,8 @@ const Nothing = () => html`
 
 export const Queues = ({ cluster }) => {
   const source = useData("/queues", aboutJobs, 2_000);
-  return html`<section class="card"><h2>Queues</h2><${Loaded} source=${cluster}>${({ gpus }) => html`<${Loaded} source=${source}>${({ items }) => html`
+  return html`<section class="card"><h2><a href="/ui/queues">Queues</a></h2><${Loaded} source=${cluster}>${({ gpus }) => html`<${Loaded} source=${source}>${({ items }) => html`
     ${items.length === 0 && html`<${Nothing} />`}
     ${items.slice(0, SHOWN_MAX).map((queue) => html`<${Bar} key=${queue.name} queue=${queue} total=${gpus} />`)}
-    ${items.length > SHOWN_MAX && html`<p class="hint">… and ${counted(items.length - SHOWN_MAX, "more queue")}: <code>phalanx queues</code> lists all.</p>`}`}<//>`}<//></section>`;
+    ${items.length > SHOWN_MAX && html`<p class="hint">… and ${counted(items.length - SHOWN_MAX, "more queue")}. <a href="/ui/queues">All queues</a></p>`}`}<//>`}<//></section>`;
 };

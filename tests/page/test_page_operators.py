@@ -1,0 +1,116 @@
+"""What the page shows operators and planners, in Chromium."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from axe import violations
+from running import Server
+
+from phalanx.bench.page.browser import Browser
+from phalanx.bench.page.tab import Page
+
+pytestmark = pytest.mark.needs("chromium")
+
+CLUSTER = """
+nodes: [{name: n, count: 4, gpus: 8, gpu_type: H100}]
+policy: priority:backfill=easy
+queues:
+- name: research
+  deserved: {gpus: 16}
+  limit: {gpus: 28}
+  queues:
+  - {name: llm, deserved: {gpus: 12}, guaranteed: {gpus: 4}, budget_gpu_hours: 500}
+  - {name: rl, deserved: {gpus: 4}}
+- {name: vision, deserved: {gpus: 12}}
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server whose jobs run nothing: research has borrowed 8 GPUs, of which vision lacks 4."""
+    folder = tmp_path_factory.mktemp("operators")
+    (folder / "cluster.yaml").write_text(CLUSTER)
+    server = Server(folder / "data", "--backend", "rehearsal", "--cluster", str(folder / "cluster.yaml")).start()
+    jobs = [server.submit(name=f"train-{at}", queue="research/llm", gpus=4, duration="2h") for at in range(5)]
+    jobs += [server.submit(name="rl", queue="research/rl", gpus=4, duration="2h")]
+    jobs += [server.submit(name="vision", queue="vision", gpus=8, duration="2h")]
+    for job in jobs:
+        server.wait(job["id"], "running")
+    done = server.submit(name="done", queue="vision", duration="200ms", gpus=0)
+    server.wait(done["id"], "succeeded")
+    yield server
+    server.stop()
+
+
+VIEWS = {
+    "queues": ("/ui/queues", "GPUs, since"),
+    "queue": ("/ui/queues?queue=vision", "Giving back"),
+}
+
+
+def test_no_view_for_operators_keeps_users_out_in_either_theme_or_scrolls_sideways(admin: Page, server: Server) -> None:
+    found = {}
+    for name, (path, text) in VIEWS.items():
+        admin.size(1200, 900)
+        admin.open(server.url + path)
+        admin.see(text)
+        for theme in ("light", "dark"):
+            admin.run(f"document.documentElement.dataset.theme = '{theme}'")
+            if wrong := violations(admin):
+                found[f"{name}, {theme}"] = wrong
+        admin.size(390, 844)
+        if (width := admin.run("document.documentElement.scrollWidth")) > 390:
+            found[f"{name}, phone"] = [f"{width} wide"]
+    assert found == {}
+
+
+def test_a_queue_shows_what_it_borrows_and_who_would_give_it_back(admin: Page, server: Server) -> None:
+    admin.open(f"{server.url}/ui/queues")
+    row = "[...document.querySelectorAll('.queues tbody tr')].find((each) => each.innerText.startsWith('{}')).innerText"
+    admin.see("llm", ".queues")
+    shown = admin.run(row.format("research")).split("\t")
+    assert [text.strip() for text in shown[2:7]] == ["24", "4", "16", "28", "+8"]
+    assert "500 GPU-h" in admin.run(row.format("llm"))
+    admin.click("llm")
+    admin.see("It has borrowed 8 GPUs.")
+    admin.click("vision", nth=1)
+    admin.see("It has 4 GPUs less than its nominal 12.")
+    admin.click("Who would give them back?")
+    admin.see("1 job would have to leave")
+    admin.see("research/llm", "[aria-label='Jobs that would have to leave']")
+    assert len(server.client.get("/jobs", params={"state": "running"}).json()["items"]) == 7, "nothing was changed"
+
+
+def test_of_two_admins_who_change_the_queues_the_later_sees_what_the_first_did(
+    admin: Page, browser: Browser, server: Server
+) -> None:
+    other = browser.page_apart()
+    other.open(server.url)
+    other.log_in((server.data / "admin.token").read_text().strip())
+    for page in (admin, other):
+        page.open(f"{server.url}/ui/queues")
+        page.click("Change the queues…")
+        page.see("It changes nothing", "dialog")
+    text = admin.run("document.querySelector('#queue-file').value")
+    admin.fill("Queues", text.replace("limit: {gpus: 28}", "limit: {gpus: 8}"))
+    admin.see("Line 2: ", "dialog")
+    admin.see("queue research deserves 16 GPUs, more than its limit of 8", "dialog")
+    admin.fill("Queues", text + "- {name: product, deserved: {gpus: 4}}\n")
+    admin.see("Queues added: product", "dialog")
+    admin.see("It stops no running job", "dialog")
+    admin.click("Apply")
+    admin.see("The queues are as you wrote them.")
+    admin.see("product", ".queues")
+    other.fill("Queues", text.replace("budget_gpu_hours: 500.0", "budget_gpu_hours: 600"))
+    other.see("budget_gpu_hours 500 becomes 600", "dialog")
+    other.click("Apply")
+    other.see("It has changed meanwhile.", "dialog")
+    other.see("Queues removed: product", "dialog")
+    other.click("Start over from those")
+    other.see("It changes nothing", "dialog")
+    assert "product" in other.run("document.querySelector('#queue-file').value")
+    other.leave()
+    assert [line for line in other.said if "status of 412" not in line] == []
+    admin.forgive("422")
