@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from phalanx.cluster.cluster import NODE, Cluster, Health, Node
-from phalanx.kube.gangs.arrangement import Arrangement, eligible_label
+from phalanx.kube.gangs.arrangement import Arrangement
 from phalanx.kube.gangs.bundle import GpuTypes
 from phalanx.kube.mirror import Mirror, Uses
 from phalanx.kube.nodes import cluster_of, gpu_resource, gpu_type, health_of
@@ -38,7 +38,7 @@ class Capacity:
         mirror: Mirror,
         topology: tuple[str, ...],
         owned: Container[str],
-        arrangements: Callable[[], Iterable[tuple[str, Arrangement]]],
+        arrangements: Callable[[], Iterable[Arrangement]],
         held: Callable[[], Mapping[str, Uses]],
         levels: Callable[[], Iterable[str]],
     ) -> None:
@@ -63,14 +63,13 @@ class Capacity:
         mirror.nodes_changed = False
         self.know_types()
         others = {node: dict(uses.others) for node, uses in self._uses.items() if uses.others}
-        arranged = {eligible_label(job): each for job, each in self._arrangements()}
         hyper_nodes = mirror.hyper_nodes.values()
         asked = [level for level in self._levels() if level != NODE]
         tiers = tier_labels(hyper_nodes, asked)
         topology = tuple(dict.fromkeys((*self._topology, *tiers, *asked)))
         by_node = labels_by_node(hyper_nodes, mirror.nodes, tiers)
         nodes = (labelled(node, by_node.get(name)) for name, node in mirror.nodes.items())
-        cluster = cluster_of(nodes, mirror.affinities(), topology, others, mirror.ports(), arranged, asked)
+        cluster = cluster_of(nodes, mirror.affinities(), topology, others, mirror.ports(), self._arrangements(), asked)
         self.cluster = self._no_smaller(cluster)
         # Jobs may outlive the group that named their queue.
         self._named.update(

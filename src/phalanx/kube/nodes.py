@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from phalanx.cluster.cluster import NODE, Cluster, Health, Node, Taint
 from phalanx.kube.api.quantity import BYTES_PER_MB, down, quantity
-from phalanx.kube.gangs.arrangement import Arrangement
+from phalanx.kube.gangs.arrangement import Arrangement, eligible_label
 from phalanx.kube.objects.node import KubeNode
 from phalanx.kube.objects.pod import NodeSelector
 from phalanx.kube.pods.demand import GPU_RESOURCES, PODS, UNCOUNTED, is_bytes
@@ -44,13 +44,13 @@ def cluster_of(
     topology: tuple[str, ...] = TOPOLOGY_LABELS,
     used: Mapping[str, Mapping[str, int]] | None = None,
     ports: Iterable[str] = (),
-    arrangements: Mapping[str, Arrangement] | None = None,
+    arrangements: Iterable[Arrangement] = (),
     asked: Collection[str] = (),
 ) -> Cluster:
     """The cluster of some nodes. `affinities` are those that pods require; `used` is what pods of other schedulers use
     of resources that are known by name alone, by node; `ports` are those of nodes that pods ask for; `arrangements`
-    are those of gangs, by the labels of the nodes to which they may go; `asked` are labels that stay levels of the tree
-    even where no node has them, since jobs ask for them.
+    are those of gangs; `asked` are labels that stay levels of the tree even where no node has them, since jobs ask for
+    them.
     """
     found = sorted(nodes, key=lambda node: node.metadata.name)
     levels = tuple(
@@ -58,7 +58,7 @@ def cluster_of(
     )
     known = {affinity_label(each): each for each in affinities}
     taken, each_port = used or {}, tuple((port, 1) for port in ports)
-    eligible, offered = _arranged(arrangements or {})
+    eligible, offered = _arranged(arrangements)
     return Cluster(
         tuple(
             _node(
@@ -107,14 +107,23 @@ def _node(
     )
 
 
-def _arranged(arrangements: Mapping[str, Arrangement]) -> tuple[dict[str, list[str]], dict[str, dict[str, int]]]:
+def _arranged(arrangements: Iterable[Arrangement]) -> tuple[dict[str, list[str]], dict[str, dict[str, int]]]:
     """The labels and the resources that nodes have for the sake of arrangements."""
     eligible: dict[str, list[str]] = {}
     offered: dict[str, dict[str, int]] = {}
-    for label, arrangement in arrangements.items():
-        for name in arrangement.eligible or ():
-            eligible.setdefault(name, []).append(label)
+    labels: dict[str, None] = {}
+    seen: dict[tuple[str, int], None] = {}
+    for arrangement in arrangements:
+        label = eligible_label(arrangement)
+        if arrangement.eligible is not None and label not in labels:
+            labels[label] = None
+            for name in arrangement.eligible:
+                eligible.setdefault(name, []).append(label)
         for resource, amounts in arrangement.offers.items():
+            # Thousands of pods may offer the very same.
+            if (resource, id(amounts)) in seen:
+                continue
+            seen[resource, id(amounts)] = None
             for name, amount in amounts.items():
                 offers = offered.setdefault(name, {})
                 offers[resource] = max(offers.get(resource, 0), amount)

@@ -122,6 +122,7 @@ class Scheduler:
         engine = self.engine
         assert engine is not None, "begin comes before turn"
         mirror = self._mirror
+        self._guard.renew()
         if mirror.nodes_changed:
             self._capacity.know_types()
         if mirror.others_changed:
@@ -203,6 +204,7 @@ class Scheduler:
                     continue
                 if self.roster.is_free(pod):
                     node = self.roster.stand_in(tracked, pod, member)
+                    self._guard.renew()
                     self._binder.bind(tracked.job, tracked.attempt, ((pod, node),))
 
     @property
@@ -248,6 +250,8 @@ class Scheduler:
                 continue
             before, tracked.bundle = tracked.bundle, bundle
             self._mirror.nodes_changed = True
+            if bundle.arrangement.is_told_as(before.arrangement):
+                continue
             try:
                 job = job_of(bundle, self._capacity.gpu_types)
             except RefusedError as error:
@@ -426,6 +430,7 @@ class Scheduler:
         tracked.start, tracked.attempt = action.id, action.id.attempt
         tracked.step = Step.BINDING
         tracked.nodes = {pod.metadata.key: node for pod, node in places}
+        self._guard.placed(places)
         storage = self._mirror.storage
         claims = tuple((claim, node) for pod, node in places for claim in storage.unbound(pod))
         tracked.awaits = tuple(claim for claim, _ in claims)
@@ -443,8 +448,10 @@ class Scheduler:
             tracked.awaits = ()
             places = tuple((pod, tracked.nodes[pod.metadata.key]) for pod in tracked.bundle.pods)
             tracked.nodes = {}
+            self._guard.renew()
             refusal = self._guard.refusal(places)
             tracked.nodes = {pod.metadata.key: node for pod, node in places}
+            self._guard.renew()
             if refusal:
                 self._unbound(tracked, Bound(tracked.job, tracked.attempt, (), refusal))
             else:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from hashlib import blake2b
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, replace
 
 import msgspec
 
 from phalanx.cluster.cluster import NODE
 from phalanx.kube.arrange.seats import Seats
-from phalanx.kube.gangs.arrangement import ANYHOW, Arrangement
+from phalanx.kube.gangs.arrangement import ANYHOW, Arrangement, digest
 from phalanx.kube.objects.node import KubeNode
 from phalanx.kube.objects.pod import Pod
 from phalanx.kube.pods.neighbours import Neighbours, minds
@@ -24,34 +23,31 @@ PLENTY = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What there is to lie on: nodes, the labels of namespaces, the labels that are levels of our tree, and how many
-    GPUs each node has, and has free.
+    """What there is to lie on: nodes, the labels of namespaces, the labels that are levels of our tree, how many GPUs
+    each node has, and has free, one of something for every node, and kinds of which several pods wait.
     """
 
     nodes: Mapping[str, KubeNode]
     namespaces: Namespaces
     levels: tuple[str, ...]
-    gpus: Mapping[str, int]
-    free: Mapping[str, int]
+    gpus: Callable[[], Mapping[str, int]]
+    free: Callable[[], Mapping[str, int]]
+    one_each: Mapping[str, int]
+    crowds: Container[bytes]
 
 
-def arrange(bundle_id: str, pods: tuple[Pod, ...], ground: Ground, around: Callable[[], Neighbours]) -> Arrangement:
-    """An arrangement of a gang. `around` gives the pods that are placed, each time anew."""
+def arrange(bundle_id: str, pods: tuple[Pod, ...], ground: Ground, neighbours: Neighbours) -> Arrangement:
+    """An arrangement of a gang beside the pods that are placed."""
     inner = _Inner(pods, ground.namespaces)
     if inner.spread or inner.apart - {HOSTNAME} or (inner.apart and inner.near):
-        return _seated(bundle_id, pods, ground, around, inner)
-    neighbours = around()
-    eligible, refusals = [], Counter[str]()
-    for name, node in ground.nodes.items():
-        refusal = next(filter(None, (neighbours.refusal(pod, node) for pod in pods)), "")
-        if refusal:
-            refusals[refusal] += 1
-        else:
-            eligible.append(name)
-    if not eligible:
-        return Arrangement(refused=_ruled_out(refusals, len(ground.nodes)))
-    found = Arrangement(tuple(eligible), tuple(sorted(refusals))) if refusals else ANYHOW
-    if inner.apart:
+        return _seated(bundle_id, pods, ground, neighbours, inner)
+    open_ = neighbours.open_to(pods)
+    if not open_.nodes:
+        return Arrangement(refused=_ruled_out(open_.refusals, len(ground.nodes)))
+    found = ANYHOW
+    if open_.refusals:
+        found = Arrangement(open_.nodes, tuple(sorted(open_.refusals)), name=open_.name)
+    if inner.apart or (len(pods) == 1 and kind_of(pods[0], ground.namespaces) in ground.crowds):
         return _one_a_node(pods, found, ground)
     if inner.near and len(pods) > 1 and neighbours.is_first(pods[0]):
         return _together(found, inner.near, ground)
@@ -78,33 +74,47 @@ class _Inner:
                 self.spread |= {each.topology_key for each in spreads(pod) if spreads_with(each, pod, other)}
 
 
+def kind_of(pod: Pod, namespaces: Namespaces) -> bytes:
+    """Equal for pods of which a node takes one, whichever; empty for a pod beside which another of its kind may be."""
+    is_one = any(term.topology_key == HOSTNAME and means(term, pod, pod, namespaces) for term in apart_terms(pod))
+    return _kind(pod) if is_one else b""
+
+
 def _one_a_node(pods: tuple[Pod, ...], found: Arrangement, ground: Ground) -> Arrangement:
     """Every pod takes what each node has one of. Gangs that are apart from one another take the same."""
-    says = sorted(msgspec.json.encode((pod.metadata.namespace, apart_terms(pod))) for pod in pods)
-    name = f"place beside none of its kind ({blake2b(says[0], digest_size=6).hexdigest()})"
+    name = f"place beside none of its kind ({digest(min(map(_kind, pods)))})"
     takes = {pod.metadata.key: name for pod in pods if apart_terms(pod)}
-    return Arrangement(found.eligible, found.because, takes, {name: dict.fromkeys(ground.nodes, 1)})
+    return replace(found, takes=takes, offers={name: ground.one_each})
+
+
+def _kind(pod: Pod) -> bytes:
+    """Equal for pods that are apart from the same others."""
+    terms, labels = apart_terms(pod), pod.metadata.labels or {}
+    keys = [key for term in terms for key in (*(term.match_label_keys or ()), *(term.mismatch_label_keys or ()))]
+    return msgspec.json.encode((pod.metadata.namespace, terms, [labels.get(key) for key in keys]))
 
 
 def _together(found: Arrangement, keys: set[str], ground: Ground) -> Arrangement:
     """All pods lie in one domain, of a label that is a level of our tree."""
     if HOSTNAME in keys:
-        return Arrangement(found.eligible, found.because, level=NODE)
+        return replace(found, level=NODE)
     unknown = sorted(keys - set(ground.levels))
     if unknown:
         return Arrangement(
             refused=f"its pod affinity is by {unknown[0]}, which is no level of the topology: name it with --topology"
         )
-    return Arrangement(found.eligible, found.because, level=max(keys, key=ground.levels.index))
+    return replace(found, level=max(keys, key=ground.levels.index))
 
 
 def _seated(
-    bundle_id: str, pods: tuple[Pod, ...], ground: Ground, around: Callable[[], Neighbours], inner: _Inner
+    bundle_id: str, pods: tuple[Pod, ...], ground: Ground, neighbours: Neighbours, inner: _Inner
 ) -> Arrangement:
     """Pods are seated one after the other, as kube-scheduler would: on free devices, or else on any."""
     for room in (ground.free, ground.gpus):
-        seats = Seats(ground.nodes, room, around())
-        if seats.take(pods):
+        seats = Seats(ground.nodes, room(), neighbours)
+        with neighbours.tentatively():
+            is_seated = seats.take(pods)
+        if is_seated:
             break
     else:
         return Arrangement(refused=_ruled_out(seats.refusals, len(ground.nodes)))
@@ -114,7 +124,12 @@ def _seated(
         return _by_domain(key, seats, ground)
     name = f"place of {bundle_id}"
     offers = Counter(seats.of.values())
-    return Arrangement(tuple(sorted(offers)), (), dict.fromkeys(seats.of, name), {name: dict(sorted(offers.items()))})
+    return Arrangement(
+        tuple(sorted(offers)),
+        takes=dict.fromkeys(seats.of, name),
+        offers={name: dict(sorted(offers.items()))},
+        name=digest(bundle_id.encode()),
+    )
 
 
 def _by_domain(key: str, seats: Seats, ground: Ground) -> Arrangement:

@@ -9,6 +9,7 @@ from phalanx.engine.state.records import AttemptRecord
 from phalanx.engine.state.state import State
 from phalanx.kube.arrange.arranger import Ground, arrange
 from phalanx.kube.arrange.assumed import AssumedPlaces
+from phalanx.kube.arrange.surroundings import Surroundings
 from phalanx.kube.arrange.wishes import Room, wished, wishes
 from phalanx.kube.gangs.arrangement import ANYHOW, Arrangement
 from phalanx.kube.gangs.bundle import Bundle, places_of
@@ -22,7 +23,7 @@ from phalanx.kube.pods.neighbours import Neighbours
 from phalanx.kube.pods.preferences import PodPreferences
 from phalanx.kube.queues import queue_refusal
 from phalanx.placement.placement import Slot
-from phalanx.protocol.plan import Plan
+from phalanx.protocol.plan import Claim, Plan
 
 NEVER = "it would have to evict other pods, and its preemptionPolicy is Never"
 NO_LOWER = "it would have to evict pods of another scheduler whose priority is no lower"
@@ -35,6 +36,15 @@ class Guard:
         self._mirror = mirror
         self._roster = roster
         self._levels = levels
+        self._surroundings = Surroundings(mirror, roster)
+
+    def renew(self) -> None:
+        """Has the pods that are placed be looked at anew: some may have come or gone."""
+        self._surroundings.renew()
+
+    def placed(self, places: Iterable[tuple[Pod, str]]) -> None:
+        """Takes note of pods that are being bound."""
+        self._surroundings.put(places)
 
     def arrange(self, bundle: Bundle, state: State) -> Bundle:
         """A bundle, arranged anew."""
@@ -48,8 +58,10 @@ class Guard:
             found = Arrangement(refused=refusal)
         elif self._mirror.minding:
             lack = next(filter(None, map(self._mirror.storage.lack, bundle.pods)), "")
-            ground = self._ground(state)
-            found = Arrangement(refused=lack) if lack else arrange(bundle.id, bundle.pods, ground, self.around)
+            neighbours = self._surroundings.neighbours()
+            found = (
+                Arrangement(refused=lack) if lack else arrange(bundle.id, bundle.pods, self._ground(state), neighbours)
+            )
         return bundle if found == bundle.arrangement else replace(bundle, arrangement=found)
 
     def prefer(self, state: State) -> Iterator[Tracked]:
@@ -68,24 +80,34 @@ class Guard:
                 yield tracked
 
     def veto(self, plan: Plan) -> dict[str, str]:
-        """The first job of a plan that may not start so, with why; none if all may."""
-        around: Neighbours | None = None
-        for claim in plan.claims:
-            tracked = self._roster.tracked.get(claim.job)
-            if tracked is None:
-                continue
-            if claim.victims and is_never(tracked.bundle.pods):
-                return {claim.job: NEVER}
-            if any(self._is_no_lower(victim, tracked.bundle.rank) for victim in claim.victims):
-                return {claim.job: NO_LOWER}
-            if kept := next(filter(None, map(self._kept, claim.victims)), ""):
-                return {claim.job: f"it would have to evict other pods, and {kept}"}
-            if self._mirror.minding:
-                around = around or self.around()
-                why = self._place(around, places_of(tracked.bundle, claim.placement))
+        """The jobs of a plan that may not start so, with why; none if all may."""
+        refused: dict[str, str] = {}
+        if not self._mirror.minding:
+            return self._vetoed_for_victims(plan)
+        around = self._surroundings.neighbours()
+        with around.tentatively():
+            for claim in plan.claims:
+                tracked = self._roster.tracked.get(claim.job)
+                if tracked is None:
+                    continue
+                why = self._why_not(claim, tracked) or self._place(around, places_of(tracked.bundle, claim.placement))
                 if why:
-                    return {claim.job: why}
-        return {}
+                    refused[claim.job] = why
+        return refused
+
+    def _vetoed_for_victims(self, plan: Plan) -> dict[str, str]:
+        found = ((claim, self._roster.tracked.get(claim.job)) for claim in plan.claims if claim.victims)
+        why_not = ((claim.job, self._why_not(claim, tracked)) for claim, tracked in found if tracked is not None)
+        return {job: why for job, why in why_not if why}
+
+    def _why_not(self, claim: Claim, tracked: Tracked) -> str:
+        """Why a job may not have its victims evicted; empty if it may, or has none."""
+        if claim.victims and is_never(tracked.bundle.pods):
+            return NEVER
+        if any(self._is_no_lower(victim, tracked.bundle.rank) for victim in claim.victims):
+            return NO_LOWER
+        kept = next(filter(None, map(self._kept, claim.victims)), "")
+        return f"it would have to evict other pods, and {kept}" if kept else ""
 
     def wished(self, bundle: Bundle, attempt: AttemptRecord, state: State) -> tuple[Slot, ...]:
         """The slots of a gang that starts where its pods prefer them beside one another; none if it lies as planned.
@@ -100,36 +122,25 @@ class Guard:
 
     def refusal(self, places: Iterable[tuple[Pod, str]]) -> str:
         """Why pods may not be bound to nodes, as things are now; empty if they may."""
-        return self._place(self.around(), places) if self._mirror.minding else ""
+        if not self._mirror.minding:
+            return ""
+        around = self._surroundings.neighbours()
+        with around.tentatively():
+            return self._place(around, places)
 
-    def arrangements(self) -> Iterator[tuple[str, Arrangement]]:
+    def arrangements(self) -> Iterator[Arrangement]:
         """What nodes are labelled with, and offer, for the sake of jobs: of those that run only what they hold."""
-        for job, tracked in self._roster.tracked.items():
+        for tracked in self._roster.tracked.values():
             found = tracked.bundle.arrangement
             if found is not ANYHOW:
-                yield job, found if tracked.step is Step.PENDING else replace(found, eligible=None)
-
-    def around(self) -> Neighbours:
-        """The pods that are placed, or are being bound."""
-        found = Neighbours(self._mirror.nodes, self._mirror.namespaces, self._mirror.storage)
-        for pod, node in self._placed():
-            found.add(pod, node)
-        return found
+                yield found if tracked.step is Step.PENDING else replace(found, eligible=None)
 
     def _preferences(self) -> PodPreferences:
         """Likewise, as far as pods like or dislike to be beside them."""
         found = PodPreferences(self._mirror.nodes, self._mirror.namespaces)
-        for pod, node in self._placed():
+        for pod, node in self._surroundings.placed():
             found.add(pod, node)
         return found
-
-    def _placed(self) -> Iterator[tuple[Pod, KubeNode]]:
-        mirror, owner = self._mirror, self._roster.owner
-        for key, pod in mirror.pods.items():
-            tracked = owner.get(key)
-            name = pod.spec.node_name or (tracked.nodes.get(key, "") if tracked is not None else "")
-            if name in mirror.nodes and not pod.is_over:
-                yield pod, mirror.nodes[name]
 
     def _is_no_lower(self, victim: str, rank: int) -> bool:
         """Whether an attempt is a pod of another scheduler whose priority is no lower than that: quotas move none."""
@@ -166,8 +177,10 @@ class Guard:
             self._mirror.nodes,
             self._mirror.namespaces,
             self._levels,
-            {name: state.topology.nodes[number].gpus for name, number in names.items()},
-            self._free(state),
+            lambda: {name: state.topology.nodes[number].gpus for name, number in names.items()},
+            lambda: self._free(state),
+            self._surroundings.one_each,
+            self._surroundings.crowds,
         )
 
     def _free(self, state: State) -> dict[str, int]:

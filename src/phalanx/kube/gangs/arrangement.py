@@ -15,9 +15,10 @@ ELIGIBLE_LABEL = "phalanx/eligible-"
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """`eligible` are the nodes to which a gang may go, None for all, and `because` is what rules out the others.
-    `takes` is what each pod takes, by its key, of the resources that nodes offer for this alone. `level` is the label,
-    or "node", whose value the nodes must have alike. `refused` says why there is no arrangement for now.
+    """`eligible` are the nodes to which a gang may go, None for all, by the label of this `name`; `because` is what
+    rules out the others. `takes` is what each pod takes, by its key, of the resources that nodes offer for this alone.
+    `level` is the label, or "node", whose value the nodes must have alike. `refused` says why there is no arrangement
+    for now.
     """
 
     eligible: tuple[str, ...] | None = None
@@ -26,11 +27,28 @@ class Arrangement:
     offers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     level: str = ""
     refused: str = ""
+    name: str = ""
+
+    def is_told_as(self, other: Arrangement) -> bool:
+        """Whether a job is told the same by another: which nodes have the label that it asks for, nodes are told."""
+        if (self.eligible is None) != (other.eligible is None):
+            return False
+        return (self.name, self.takes, self.level, self.refused) == (
+            other.name,
+            other.takes,
+            other.level,
+            other.refused,
+        )
 
 
 ANYHOW = Arrangement()
 
 
-def eligible_label(bundle_id: str) -> str:
-    """The label of the nodes to which a gang may go."""
-    return ELIGIBLE_LABEL + blake2b(bundle_id.encode(), digest_size=6).hexdigest()
+def eligible_label(arrangement: Arrangement) -> str:
+    """The label of the nodes to which a gang may go. Gangs that say the same have one label."""
+    return ELIGIBLE_LABEL + arrangement.name
+
+
+def digest(said: bytes) -> str:
+    """A short name for what is said."""
+    return blake2b(said, digest_size=6).hexdigest()

@@ -108,7 +108,7 @@ def job_of(bundle: Bundle, gpu_types: GpuTypes) -> Job:
     selector = (*selector, *bundle.near)
     arrangement = bundle.arrangement
     if arrangement.eligible is not None:
-        selector = (*selector, (eligible_label(bundle.id), YES))
+        selector = (*selector, (eligible_label(arrangement), YES))
     if arrangement.level and bundle.topology not in ("", arrangement.level):
         raise RefusedError(
             f"its pod affinity is by {arrangement.level} and the topology of its group by {bundle.topology}; phalanx "

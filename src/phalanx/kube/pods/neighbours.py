@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import blake2b
+from typing import NamedTuple
 
 import msgspec
 
@@ -11,7 +14,7 @@ from phalanx.kube.objects.node import KubeNode
 from phalanx.kube.objects.pod import Pod, PodAffinityTerm
 from phalanx.kube.pods.spread import Spread
 from phalanx.kube.pods.terms import Namespaces, apart_terms, means, near_terms, spreads
-from phalanx.kube.pods.volumes import Volumes
+from phalanx.kube.pods.volumes import Volumes, claims_of
 
 NEAR, APART, SPARED, SPREAD = (
     "its pod affinity",
@@ -24,30 +27,104 @@ NEAR, APART, SPARED, SPREAD = (
 
 NO_VOLUMES = Volumes()
 
+KINDS_MAX, WRITTEN_MAX = 5_000, 100_000
+"""Pods that say different things, and versions of pods, for which something is kept."""
+
+
+class Open(NamedTuple):
+    """The nodes to which some pods may go, and how many are ruled out by what. What says the same has one `name`."""
+
+    nodes: tuple[str, ...]
+    refusals: Mapping[str, int]
+    name: str
+
 
 class Neighbours:
-    """The pods on nodes, as far as others mind them, and the volumes that they have."""
+    """The pods on nodes, as far as others mind them, and the volumes that they have.
+
+    What a pod minds is counted once for all that say the same, and counted on as pods come and go: with thousands of
+    pods that mind others, a change costs what it changes.
+    """
 
     def __init__(self, nodes: Mapping[str, KubeNode], namespaces: Namespaces, volumes: Volumes = NO_VOLUMES) -> None:
         self._nodes = nodes
         self._namespaces = namespaces
         self._volumes = volumes
-        self._placed: list[tuple[Pod, KubeNode]] = []
-        self._shy: list[tuple[Pod, KubeNode]] = []
+        self._placed: dict[int, tuple[Pod, KubeNode]] = {}
+        self._shy: dict[int, tuple[Pod, KubeNode]] = {}
+        self._next = 0
         self._rules: dict[bytes, _Rules] = {}
         self._written: dict[tuple[str, str], bytes] = {}
+        self._open: dict[tuple[bytes, ...], tuple[tuple[int, ...], Open]] = {}
 
-    def add(self, pod: Pod, node: KubeNode) -> None:
-        """Has a pod be on a node from now on."""
-        self._placed.append((pod, node))
+    def add(self, pod: Pod, node: KubeNode) -> int:
+        """Has a pod be on a node from now on. The number is by which it is removed."""
+        number, self._next = self._next, self._next + 1
+        self._placed[number] = pod, node
         if apart_terms(pod):
-            self._shy.append((pod, node))
+            self._shy[number] = pod, node
         for rules in self._rules.values():
             rules.note(pod, node)
+        return number
+
+    def remove(self, number: int) -> None:
+        """Has a pod be there no more."""
+        pod, node = self._placed.pop(number)
+        self._shy.pop(number, None)
+        for rules in self._rules.values():
+            rules.note(pod, node, -1)
+
+    @contextmanager
+    def tentatively(self) -> Iterator[None]:
+        """What is added meanwhile is removed in the end."""
+        first = self._next
+        try:
+            yield
+        finally:
+            for number in range(first, self._next):
+                if number in self._placed:
+                    self.remove(number)
+
+    def forget(self) -> None:
+        """Gives up what was counted for pods of which there may be none any more. It is counted anew where asked."""
+        if len(self._rules) > KINDS_MAX or len(self._written) > WRITTEN_MAX:
+            self._rules.clear()
+            self._open.clear()
+            self._written.clear()
 
     def refusal(self, pod: Pod, node: KubeNode) -> str:
         """What keeps a pod off a node; empty if nothing does."""
         return self._rules_of(pod).refusal(node) or self._volumes.refusal(pod, node)
+
+    def open_to(self, pods: Iterable[Pod]) -> Open:
+        """The nodes to which all pods may go, each by itself."""
+        kinds: dict[bytes, Pod] = {}
+        with_claims = []
+        for pod in pods:
+            kinds.setdefault(self._key_of(pod), pod)
+            if any(claims_of(pod)):
+                with_claims.append(pod)
+        if with_claims:
+            name = ",".join(sorted(pod.metadata.uid for pod in with_claims))
+            return self._look(list(kinds.values()), with_claims, (*sorted(kinds), name.encode()))
+        key = tuple(sorted(kinds))
+        versions = tuple(self._rules_of(pod).version for pod in kinds.values())
+        known = self._open.get(key)
+        if known is None or known[0] != versions:
+            known = self._open[key] = versions, self._look(list(kinds.values()), (), key)
+        return known[1]
+
+    def _look(self, kinds: Sequence[Pod], with_claims: Iterable[Pod], key: Iterable[bytes]) -> Open:
+        all_rules = [self._rules_of(pod) for pod in kinds]
+        found, refusals = [], Counter[str]()
+        for name, node in self._nodes.items():
+            refusal = next(filter(None, (rules.refusal(node) for rules in all_rules)), "")
+            refusal = refusal or next(filter(None, (self._volumes.refusal(pod, node) for pod in with_claims)), "")
+            if refusal:
+                refusals[refusal] += 1
+            else:
+                found.append(name)
+        return Open(tuple(found), refusals, blake2b(b"\0".join(key), digest_size=6).hexdigest())
 
     def is_first(self, pod: Pod) -> bool:
         """Whether there is no pod yet that a pod must be near."""
@@ -57,23 +134,28 @@ class Neighbours:
         """How many pods there are already in each of the domains over which a pod is spread."""
         return tuple(each.count(node) for each in self._rules_of(pod).spreads)
 
-    def _rules_of(self, pod: Pod) -> _Rules:
+    def _key_of(self, pod: Pod) -> bytes:
         version = pod.metadata.uid, pod.metadata.resource_version
         key = self._written.get(version)
         if key is None:
             key = self._written[version] = _written(pod)
+        return key
+
+    def _rules_of(self, pod: Pod) -> _Rules:
+        key = self._key_of(pod)
         rules = self._rules.get(key)
         if rules is None:
             rules = self._rules[key] = _Rules(pod, self._nodes.values(), self._namespaces)
-            for other, node in self._placed if minds(pod) else self._shy:
+            for other, node in (self._placed if minds(pod) else self._shy).values():
                 rules.note(other, node)
         return rules
 
 
 class _Rules:
-    """What a pod, and any that says the same, minds of other pods."""
+    """What a pod, and any that says the same, minds of other pods. `version` is another when that has changed."""
 
     def __init__(self, pod: Pod, nodes: Iterable[KubeNode], namespaces: Namespaces) -> None:
+        self.version = 0
         self._pod = pod
         self._namespaces = namespaces
         self._near, self._apart = near_terms(pod), apart_terms(pod)
@@ -85,18 +167,27 @@ class _Rules:
         self._avoided: Counter[tuple[str, str]] = Counter()
         self._spared: Counter[tuple[str, str]] = Counter()
 
-    def note(self, other: Pod, node: KubeNode) -> None:
-        """Takes note of another pod on a node."""
+    def note(self, other: Pod, node: KubeNode, count: int = 1) -> None:
+        """Takes note of another pod on a node, or with -1 that it is there no more."""
         if self._near and all(means(term, self._pod, other, self._namespaces) for term in self._near):
-            self._beside.update(_domains(self._near, node))
+            self._change(self._beside, self._near, node, count)
         for term in self._apart:
             if means(term, self._pod, other, self._namespaces):
-                self._avoided.update(_domains((term,), node))
+                self._change(self._avoided, (term,), node, count)
         for term in apart_terms(other):
             if means(term, other, self._pod, self._namespaces):
-                self._spared.update(_domains((term,), node))
+                self._change(self._spared, (term,), node, count)
         for spread in self.spreads:
-            spread.note(other, node)
+            self.version += spread.note(other, node, count)
+
+    def _change(
+        self, counts: Counter[tuple[str, str]], terms: Iterable[PodAffinityTerm], node: KubeNode, count: int
+    ) -> None:
+        for pair in _domains(terms, node):
+            counts[pair] += count
+            if not counts[pair]:
+                del counts[pair]
+            self.version += 1
 
     @property
     def is_first(self) -> bool:

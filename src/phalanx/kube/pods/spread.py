@@ -26,12 +26,15 @@ class Spread:
         self._keys = keys
         self._own = int(spreads_with(constraint, pod, pod))
 
-    def note(self, other: Pod, node: KubeNode) -> None:
-        """Takes note of a pod on a node."""
-        if _counts(self._pod, self._constraint, self._keys, node) and spreads_with(self._constraint, self._pod, other):
-            value = (node.metadata.labels or {})[self.key]
-            self._counts[value] = self._counts.get(value, 0) + 1
-            self._least = None
+    def note(self, other: Pod, node: KubeNode, count: int = 1) -> bool:
+        """Takes note of a pod on a node, or with -1 that it is there no more; whether it counts."""
+        counts = _counts(self._pod, self._constraint, self._keys, node)
+        if not counts or not spreads_with(self._constraint, self._pod, other):
+            return False
+        value = (node.metadata.labels or {})[self.key]
+        self._counts[value] = self._counts.get(value, 0) + count
+        self._least = None
+        return True
 
     def allows(self, node: KubeNode) -> bool:
         """Whether the pod may go to a node."""
