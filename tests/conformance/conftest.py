@@ -9,16 +9,25 @@ from collections.abc import Callable, Iterator
 from functools import cache
 
 import pytest
+from ray_subject import RaySubject
 from rig import Rig
 from subject import LocalSubject, Subject
 from virtual_subject import VirtualSubject
 
-SUBJECTS: dict[str, Callable[[], Subject]] = {"local": LocalSubject, "virtual": VirtualSubject}
+from phalanx.backends.capability import Capability
+from phalanx.backends.ray.offer import LACKS
+
+SUBJECTS: dict[str, Callable[[], Subject]] = {"local": LocalSubject, "virtual": VirtualSubject, "ray": RaySubject}
+
+NEEDS = ("ray",)
+"""Backends that need more than the base install."""
 
 
 @cache
 def abilities(name: str) -> tuple[object, ...]:
     """All that a backend can do here."""
+    if name == "ray":
+        return (*(each for each in Capability if each not in LACKS), *RaySubject.programs)
     subject = SUBJECTS[name]()
     subject.close()
     return (*subject.offer.has, *subject.programs)
@@ -28,7 +37,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "subject" in metafunc.fixturenames:
         needs = getattr(metafunc.function, "needs", ())
         able = [name for name in SUBJECTS if all(need in abilities(name) for need in needs)]
-        metafunc.parametrize("subject", able, indirect=True)
+        metafunc.parametrize("subject", [_case(name) for name in able], indirect=True)
+
+
+def _case(name: str) -> object:
+    return pytest.param(name, marks=pytest.mark.needs(name)) if name in NEEDS else name
 
 
 @pytest.fixture

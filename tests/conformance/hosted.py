@@ -1,6 +1,6 @@
-"""The local backend in a process of its own, which a test can kill as the kernel would.
+"""A backend in a process of its own, which a test can kill as the kernel would.
 
-`python hosted.py DATA` reads requests and writes events, a line of JSON each.
+`python hosted.py DATA [RAY DRIVER]` reads requests and writes events, a line of JSON each.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ Request = CarryOut | Adopt
 class HostedBackend:
     """Speaks to a backend in another process."""
 
-    def __init__(self, data: Path, jobs: dict[str, Job]) -> None:
+    def __init__(self, data: Path, jobs: dict[str, Job], *ray: str) -> None:
         self.wake: Callable[[], None] = lambda: None
         self._jobs = jobs
         self._events: deque[Event] = deque()
         self._adopted: SimpleQueue[None] = SimpleQueue()
         self._process = subprocess.Popen(
-            [sys.executable, __file__, str(data)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, __file__, str(data), *ray], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -115,9 +115,20 @@ class HostedBackend:
                 self.wake()
 
 
-def main(data: Path) -> None:
+def opened(data: Path, jobs: dict[str, Job], ray: list[str]) -> LocalBackend:
+    if not ray:
+        return LocalBackend(Yard(data, pens=find_grounds(), turn_ms=TURN_MS), jobs.__getitem__)
+    from phalanx.backends.ray.backend import RayBackend
+    from phalanx.backends.ray.yard import RayYard
+
+    address, driver = ray
+    yard = RayYard(data, address=address, driver=Path(driver), site=data.name, nodes=("n0", "n1"))
+    return RayBackend(yard, jobs.__getitem__)
+
+
+def main(data: Path, ray: list[str]) -> None:
     jobs: dict[str, Job] = {}
-    backend = LocalBackend(Yard(data, pens=find_grounds(), turn_ms=TURN_MS), jobs.__getitem__)
+    backend = opened(data, jobs, ray)
     lock = threading.Lock()
 
     def say(message: Event | Adopting) -> None:
@@ -146,4 +157,4 @@ def main(data: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -82,12 +82,24 @@ class LocalSubject:
 
     def __init__(self) -> None:
         self.data = Path(tempfile.mkdtemp(prefix="conformance-"))
-        self.yard = Yard(self.data, pens=find_grounds(), turn_ms=TURN_MS)
-        self.offer = local_offer(self.yard)
+        self.yard = self._make_yard()
+        self.offer = self._look_around()
         self.jobs: dict[str, Job] = {}
         self._ahead_ms = 0
         self._woken = threading.Event()
         self._backend: LocalBackend | HostedBackend | None = None
+
+    def _make_yard(self) -> Yard:
+        return Yard(self.data, pens=find_grounds(), turn_ms=TURN_MS)
+
+    def _look_around(self) -> Offer:
+        return local_offer(self.yard)
+
+    def _open_here(self) -> LocalBackend:
+        return LocalBackend(self.yard, self.jobs.__getitem__)
+
+    def _open_apart(self) -> HostedBackend:
+        return HostedBackend(self.data, self.jobs)
 
     def job(self, job: Job, program: Program) -> Job:
         env = (("FAILING", dict(job.labels).get("failing", "")),)
@@ -96,7 +108,7 @@ class LocalSubject:
         return job
 
     def open(self, apart: bool) -> Backend:
-        backend = HostedBackend(self.data, self.jobs) if apart else LocalBackend(self.yard, self.jobs.__getitem__)
+        backend = self._open_apart() if apart else self._open_here()
         backend.wake = self._woken.set
         self._backend = backend
         return backend
@@ -163,10 +175,13 @@ class LocalSubject:
     def close(self) -> None:
         if self._backend is not None:
             self._backend.close()
-        last = LocalBackend(self.yard, self.jobs.__getitem__)
+        last = self._open_here()
         last.adopt((), self.now())
         deadline_s = time.monotonic() + PATIENCE_S
         while any((self.data / "backend" / "live").iterdir()) and time.monotonic() < deadline_s:
             time.sleep(0.02)
         last.close()
+        self._clear()
+
+    def _clear(self) -> None:
         shutil.rmtree(self.data)

@@ -21,7 +21,7 @@ GROUP = "phalanx.backends"
 TURN_MS = 60_000
 """Gandiva's: long against what a switch costs, short for jobs that wait for their turn (Xiao et al., OSDI 2018)."""
 
-BUILT_IN = {"local": "phalanx.backends.local.entry"}
+BUILT_IN = {"local": "phalanx.backends.local.entry", "ray": "phalanx.backends.ray.entry"}
 
 
 class UnknownBackend(PhalanxError):  # noqa: N818

@@ -65,8 +65,9 @@ Grounds = dict[str, str]
 class Order(TypedDict):
     """One attempt to be run: the first action for it, and the incarnation of the store that asked.
 
-    `user` are the numbers of the Unix user that its tasks run as. Papers of older versions name no incarnation, queue,
-    owner and user.
+    `user` are the numbers of the Unix user that its tasks run as. `elsewhere` are tasks of the same gang under other
+    shepherds; a `bound` shepherd ends its tasks when the line to the process that began it closes. Papers of older
+    versions name no incarnation, queue, owner and user.
     """
 
     job: str
@@ -83,6 +84,8 @@ class Order(TypedDict):
     pens: Grounds
     tasks: list[TaskOrder]
     user: NotRequired[list[int]]
+    elsewhere: NotRequired[list[TaskOrder]]
+    bound: NotRequired[bool]
 
 
 class Turn(TypedDict):

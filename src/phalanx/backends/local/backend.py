@@ -23,17 +23,18 @@ from phalanx.protocol.event import Event
 from phalanx.workload.job import Job
 
 Work = Callable[[], None]
+Keeping = Callable[[Yard, Callable[[str], Job], Callable[[list[Event]], None]], Supervisors]
 
 
 class LocalBackend:
     """Carries actions out on this machine. `jobs` gives the job of an id."""
 
-    def __init__(self, yard: Yard, jobs: Callable[[str], Job]) -> None:
+    def __init__(self, yard: Yard, jobs: Callable[[str], Job], keeping: Keeping = Supervisors) -> None:
         self.wake: Callable[[], None] = lambda: None
         self._yard = yard
         self._outbox: deque[Event] = deque()
         self._inbox: SimpleQueue[Work] = SimpleQueue()
-        self._herd = Supervisors(yard, jobs, self._emit)
+        self._herd = keeping(yard, jobs, self._emit)
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._herd.watch(self._bell, self._answer_bell)
         self._open = True

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from phalanx.backends.live import Adopted
 from phalanx.backends.local.attempt_files import Answer, AttemptState, Ending
 from phalanx.backends.local.supervised import SupervisedAttempt
-from phalanx.protocol.action import ActionId
+from phalanx.protocol.action import ActionId, Repartition, Start, Stop
 from phalanx.protocol.event import Done, Event, Failed, Outcome
 
 OUTCOMES = {"succeeded": Outcome.SUCCEEDED, "failed": Outcome.FAILED, "lost": Outcome.LOST}
@@ -35,3 +36,16 @@ def event_of(job: str, attempt: int, answer: Answer) -> Event:
     if answer["ok"]:
         return Done(action)
     return Failed(action, answer["reason"], answer["retryable"], answer["node"])
+
+
+def is_asked_for(adopted: Adopted, state: AttemptState) -> bool:
+    """Whether the State hears of the end of an attempt: it ended by itself, or as the answer to what is in flight."""
+    if state["ending"] is None or state["ending"]["outcome"] in OUTCOMES:
+        return True
+    failed = {answer["seq"] for answer in state["answers"] if not answer["ok"]}
+    return any(isinstance(action, Stop) or action.id.seq in failed for action in adopted.in_flight)
+
+
+def awaits_start(adopted: Adopted) -> bool:
+    """Whether it is on its way to its start."""
+    return any(isinstance(action, Start | Repartition) for action in adopted.in_flight)

@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 import time
+from errno import EAGAIN
 from pathlib import Path
 
 from phalanx.backends.local.device_memory.start import DRIVER_VARIABLE
@@ -19,6 +20,9 @@ PassedOn = Stop | Suspend | Resume | Resize
 
 CONNECT_PATIENCE_S = 5.0
 """A shepherd that has its lock listens within milliseconds; more only on a machine that is very busy."""
+
+LEAVING_S = 5.0
+"""How long a shepherd may take to be gone once it has told of the end: milliseconds, unless the machine is busy."""
 
 _ROOT = str(Path(__file__).parents[3])
 _PROGRAM = (
@@ -85,6 +89,15 @@ class SupervisedAttempt:
             return False
         os.close(lock)
         return True
+
+    def lock_after_end(self) -> int:
+        """The lock of an attempt of whose end its shepherd has told: that is on its way out."""
+        deadline_s = time.monotonic() + LEAVING_S
+        while (lock := self.folder.lock()) is None:
+            if time.monotonic() > deadline_s:
+                raise OSError(EAGAIN, "its shepherd has told of its end and is still there", self.folder.path)
+            time.sleep(0.01)
+        return lock
 
     def send(self, message: Message) -> bool:
         """Tells the shepherd; False if there is none."""

@@ -8,7 +8,6 @@ import selectors
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from errno import EAGAIN
 from functools import partial
 from typing import Any
 
@@ -18,7 +17,16 @@ from phalanx.backends.local.device_memory import probe
 from phalanx.backends.local.device_memory.meter import Meter
 from phalanx.backends.local.device_memory.rates import Rates
 from phalanx.backends.local.device_memory.usage import used_mb
-from phalanx.backends.local.endings import LOST, OUTCOMES, STOPPED, UNASKED, event_of, unbegun
+from phalanx.backends.local.endings import (
+    LOST,
+    OUTCOMES,
+    STOPPED,
+    UNASKED,
+    awaits_start,
+    event_of,
+    is_asked_for,
+    unbegun,
+)
 from phalanx.backends.local.fence import Fence
 from phalanx.backends.local.orders import Yard, shares_of
 from phalanx.backends.local.orphans import end_orphans, kill_shepherd
@@ -35,10 +43,6 @@ from phalanx.workload.job import Job
 
 ENDING_S = 15.0
 """How long a shepherd may take beyond the grace of its attempt: processes that were killed, containers to remove."""
-
-
-LEAVING_S = 5.0
-"""How long a shepherd may take to be gone once it has told of the end: milliseconds, unless the machine is busy."""
 
 
 RESTORED_GRACE_MAX_MS = 600_000
@@ -310,7 +314,7 @@ class Supervisors:
             self._emit(Failed(action.id, "the attempt does not run", retryable=False))
             return
         attempt_process.folder.make()
-        lock = _lock_after_end(attempt_process) if attempt_process.ended else attempt_process.folder.lock()
+        lock = attempt_process.lock_after_end() if attempt_process.ended else attempt_process.folder.lock()
         if lock is None:
             self._pass_on(action)
             return
@@ -330,7 +334,10 @@ class Supervisors:
 
     def _flock(self, job: str, attempt: int) -> SupervisedAttempt:
         """One that is listened to, or one to look at its folder with."""
-        return self._flocks.get((job, attempt)) or SupervisedAttempt(job, attempt, self._yard.folder(job, attempt))
+        return self._flocks.get((job, attempt)) or self._supervised(job, attempt)
+
+    def _supervised(self, job: str, attempt: int) -> SupervisedAttempt:
+        return SupervisedAttempt(job, attempt, self._yard.folder(job, attempt))
 
     def _reach(self, attempt_process: SupervisedAttempt) -> bool:
         """Whether a shepherd can be told something."""
@@ -349,7 +356,9 @@ class Supervisors:
     def _hear(self, attempt_process: SupervisedAttempt, handle: int) -> None:
         messages = attempt_process.wire.receive() if attempt_process.wire is not None else None
         for message in messages or ():
+            self._hear_first(attempt_process, message)
             self._tell(attempt_process, message["answers"], message["ending"])
+            self._hear_last(attempt_process, message)
             if message.get("rests", False):
                 self._turns.rests((attempt_process.job, attempt_process.attempt))
         if messages is None:
@@ -362,6 +371,12 @@ class Supervisors:
             elif attempt_process.asked:
                 self._answer_rest(attempt_process)
 
+    def _hear_first(self, attempt_process: SupervisedAttempt, message: Message) -> None:
+        """What a message says before its answers: nothing here, where every device is the one that was planned."""
+
+    def _hear_last(self, attempt_process: SupervisedAttempt, message: Message) -> None:
+        """What a message says beyond its answers."""
+
     def _seek(self, attempt_process: SupervisedAttempt) -> None:
         """Finds out what became of an attempt whose shepherd has left: perhaps it was the twin of another."""
         if self._reach(attempt_process):
@@ -372,12 +387,25 @@ class Supervisors:
         try:
             state = attempt_process.folder.state()
             if state is None or state["ending"] is None:
-                end_orphans(attempt_process.folder)
-                state = unbegun(attempt_process) if state is None else attempt_process.folder.close([], LOST)
+                state = self._bury(attempt_process, state)
         finally:
             os.close(lock)
-        self._tell(attempt_process, state["answers"], state["ending"])
-        self._answer_rest(attempt_process)
+        if state is None:
+            self._go_on(attempt_process)
+        else:
+            self._tell(attempt_process, state["answers"], state["ending"])
+            self._answer_rest(attempt_process)
+
+    def _bury(self, attempt_process: SupervisedAttempt, state: AttemptState | None) -> AttemptState | None:
+        """Ends what is left of an attempt under its lock, as lost; None where another shepherd can go on with it."""
+        end_orphans(attempt_process.folder)
+        return unbegun(attempt_process) if state is None else attempt_process.folder.close([], LOST)
+
+    def _go_on(self, attempt_process: SupervisedAttempt) -> None:
+        """Has another shepherd go on with an attempt, and tells it what the one before it has not answered."""
+        self._listen(attempt_process, attempt_process.spawn().fileno())
+        for seq in sorted(attempt_process.asked):
+            attempt_process.send(self._message_of(attempt_process.asked[seq]))
 
     def _answer_rest(self, attempt_process: SupervisedAttempt) -> None:
         """Answers what the shepherd was told when it had its ears shut already."""
@@ -436,10 +464,10 @@ class Supervisors:
     def _adopt(self, adopted: Adopted, now: int) -> None:
         attempt_process = self._flock(adopted.job, adopted.attempt)
         state = attempt_process.folder.state()
-        begun = state is not None or not _awaits_start(adopted)
+        begun = state is not None or not awaits_start(adopted)
         if state is not None and state["ending"] is not None:
             self._tell(attempt_process, state["answers"], state["ending"])
-            if not _is_asked_for(adopted, state):
+            if not is_asked_for(adopted, state):
                 ended_ms = state["ending"].get("ended_ms")
                 self._emit(
                     AttemptEnded(
@@ -455,28 +483,6 @@ class Supervisors:
     def _lose(self, attempt_process: SupervisedAttempt) -> None:
         attempt_process.folder.make()
         self._seek(attempt_process)
-
-
-def _lock_after_end(attempt_process: SupervisedAttempt) -> int:
-    """The lock of an attempt of whose end its shepherd has told: that is on its way out."""
-    deadline_s = time.monotonic() + LEAVING_S
-    while (lock := attempt_process.folder.lock()) is None:
-        if time.monotonic() > deadline_s:
-            raise OSError(EAGAIN, "its shepherd has told of its end and is still there", attempt_process.folder.path)
-        time.sleep(0.01)
-    return lock
-
-
-def _is_asked_for(adopted: Adopted, state: AttemptState) -> bool:
-    """Whether the State hears of the end of an attempt: it ended by itself, or as the answer to what is in flight."""
-    if state["ending"] is None or state["ending"]["outcome"] in OUTCOMES:
-        return True
-    failed = {answer["seq"] for answer in state["answers"] if not answer["ok"]}
-    return any(isinstance(action, Stop) or action.id.seq in failed for action in adopted.in_flight)
-
-
-def _awaits_start(adopted: Adopted) -> bool:
-    return any(isinstance(action, Start | Repartition) for action in adopted.in_flight)
 
 
 def _place(task: Mapping[str, Any]) -> tuple[object, ...]:

@@ -209,6 +209,11 @@ def _cluster_of(options: Options) -> Cluster:
         from phalanx.backends.local.host.machine import cluster_for, simulated_cluster
 
         return (simulated_cluster if options.simulate else cluster_for)(options.nodes, options.gpus)
+    if options.backend == "ray":
+        from phalanx.backends.ray.entry import address
+        from phalanx.backends.ray.nodes import cluster_of_ray
+
+        return cluster_of_ray(address())
     return flat(options.nodes or 1, options.gpus or 8)
 
 

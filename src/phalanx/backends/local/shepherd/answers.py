@@ -20,8 +20,9 @@ Pending = tuple[int, int]
 class AnswerLog:
     """Keeps the state of an attempt in its folder, and tells watchers of answers and of the end."""
 
-    def __init__(self, folder: AttemptFolder, newest: int) -> None:
+    def __init__(self, folder: AttemptFolder, newest: int, elsewhere: Sequence[TaskOrder] = ()) -> None:
         self.phase = "starting"
+        self._elsewhere = self._elsewhere_next = elsewhere
         self.newest = newest
         self.tasks: dict[int, Task] = {}
         self._folder = folder
@@ -100,11 +101,20 @@ class AnswerLog:
             notice = {"reason": reason, "until_ms": int(time.time() * 1000) + grace_ms}
             write_durably(self._folder.notice_path, notice, SHARED)
 
+    def change_elsewhere(self, planned: Sequence[TaskOrder]) -> None:
+        """Which members the gang will have under other shepherds once it is resized."""
+        self._elsewhere_next = planned
+
+    def settle_elsewhere(self) -> None:
+        """The members under other shepherds are now those that were planned."""
+        self._elsewhere = self._elsewhere_next
+
     def write_gang(self, joining: Sequence[TaskOrder] = ()) -> None:
         """Writes the members of the gang now and, while it changes, those that it will have."""
         self._gang_version += 1
-        present = [task.order for task in self.tasks.values()]
-        planned = [*(task.order for task in self.tasks.values() if not task.leaving), *joining]
+        present = [*(task.order for task in self.tasks.values()), *self._elsewhere]
+        staying = [task.order for task in self.tasks.values() if not task.leaving]
+        planned = [*staying, *joining, *self._elsewhere_next]
         known, self._since = self._since, {}
         for order in (*present, *planned):
             self._since[order["rank"]] = known.get(order["rank"], self._gang_version)

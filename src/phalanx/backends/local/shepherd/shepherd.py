@@ -65,7 +65,7 @@ class Shepherd:
         self.order = order
         self.done = False
         self.loop = Loop(self._reap)
-        self._book = AnswerLog(folder, order["seq"])
+        self._book = AnswerLog(folder, order["seq"], order.get("elsewhere", ()))
         self._tasks = self._book.tasks
         self._sessions = Sessions(self.loop)
         self._attachments = Attachments(self._tasks)
@@ -92,6 +92,7 @@ class Shepherd:
         self._is_grace_over = False
         self._ending: Ending | None = None
         self._homeless = False
+        self._bond: Wire | None = None
         self._actions = {"stop": self._stop, "suspend": self._suspend, "resume": self._resume, "resize": self._resize}
 
     def run(self, first: socket.socket) -> None:
@@ -100,6 +101,8 @@ class Shepherd:
         self.loop.watch(door, partial(self._answer, door))
         self._boundary.open(self.order.get("user", []))
         wire = Wire(first)
+        if self.order.get("bound", False):
+            self._bond = wire
         self._admit(wire)
         self._book.show(wire)
         self._muster_tasks(self.order["tasks"])
@@ -132,6 +135,16 @@ class Shepherd:
             self._sessions.hang_up(wire)
             self._attachments.hang_up(wire)
             wire.close()
+            if wire is self._bond:
+                self._end_unbound()
+
+    def _end_unbound(self) -> None:
+        """Ends everything at once: it must not go on where its end is not heard of."""
+        if self._ending is None:
+            self._ending = Ending(outcome="lost", exit_code=0, reason="lost: what had it started is gone")
+        if self._muster is not None:
+            self._muster.call_off("what had it started is gone")
+        self._end_tasks(0, "lost")
 
     def _obey(self, message: Message, wire: Wire) -> None:
         match message["do"]:
@@ -209,6 +222,8 @@ class Shepherd:
         leaving = [self._tasks[rank] for rank in message["remove"]]
         for task in leaving:
             task.leaving = True
+        if "elsewhere" in message:
+            self._book.change_elsewhere(message["elsewhere"])
         # Before any signal, so that those that stay know why others end.
         self._book.write_gang(self._joining)
         for task in leaving:
@@ -332,6 +347,7 @@ class Shepherd:
             task.clear()
             del self._tasks[task.rank]
         joining, self._joining = self._joining, []
+        self._book.settle_elsewhere()
         if joining:
             self._muster_tasks(joining)
         elif self._muster is None:

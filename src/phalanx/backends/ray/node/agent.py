@@ -1,0 +1,114 @@
+"""The agent of a node: a detached actor that runs the tasks of all gangs there and tells what became of them.
+
+It holds nothing of what a gang is given: that is reserved by the gang's placement groups.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from typing import Any
+
+import ray
+
+from phalanx.backends.local.folder import AttemptFolder
+from phalanx.backends.local.wire import Message
+from phalanx.backends.ray.node.member import Member
+
+LOOK_S = 0.05
+"""How often it is looked whether a task has printed something."""
+
+
+class Agent:
+    """Runs members. `scratch` is where their folders are on this node, `root` where the shepherd's program is."""
+
+    def __init__(self, scratch: str, root: str) -> None:
+        self._scratch = f"{scratch}/{ray.get_runtime_context().get_node_id()[:12]}"
+        self._root = root
+        self._members: dict[str, Member] = {}
+        self._changed: dict[str, asyncio.Event] = {}
+        self._probing = asyncio.Lock()
+        self._ask = ray.remote(num_cpus=0)(_devices_here)
+
+    async def whereabouts(self) -> dict[str, Any]:
+        """Where its members' folders are, and a port that is free now, for rank 0 to listen on."""
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            return {"address": ray.util.get_node_ip_address(), "port": probe.getsockname()[1], "folder": self._scratch}
+
+    async def devices(self, group: Any, asked: list[tuple[int, int]]) -> dict[int, list[int]]:
+        """Which GPUs Ray gave to bundles of a placement group; `asked` are their numbers and how many GPUs each has.
+
+        Only what runs in a bundle is told, so a task that ends at once looks at each.
+        """
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        found: dict[int, list[int]] = {}
+        async with self._probing:
+            for bundle, gpus in asked:
+                place = PlacementGroupSchedulingStrategy(group, bundle)
+                found[bundle] = await self._ask.options(num_gpus=gpus, scheduling_strategy=place).remote()
+        return found
+
+    async def begin(self, key: str, order: dict[str, Any]) -> None:
+        """Begins a member, unless it has begun."""
+        if key in self._members:
+            return
+        member = self._members[key] = Member(AttemptFolder(f"{self._scratch}/{key}"), self._root)
+        changed = self._changed[key] = asyncio.Event()
+        try:
+            member.begin(order)
+        except OSError:
+            del self._members[key], self._changed[key]
+            member.remove()
+            raise
+        assert member.wire is not None
+        asyncio.get_running_loop().add_reader(member.wire.fileno(), self._hear, member, changed)
+
+    async def tell(self, key: str, message: Message) -> bool:
+        """Passes a message on to a member's shepherd; False if there is none."""
+        return key in self._members and self._members[key].tell(message)
+
+    async def news(self, key: str, answers: int, offsets: dict[str, int], wait_s: float) -> dict[str, Any] | None:
+        """What is new of a member: answers beyond the first few, its end, what it printed. None: it is not known here.
+
+        It waits for news, but not for ever. The end is told once all that was printed has been.
+        """
+        if key not in self._members:
+            return None
+        member, changed, until_s = self._members[key], self._changed[key], time.monotonic() + wait_s
+        while True:
+            changed.clear()
+            is_over = member.wire is None
+            (known, ending), printed = member.state(), member.printed(offsets)
+            if printed or is_over or len(known) > answers or time.monotonic() > until_s:
+                ended = is_over and not printed
+                return {"answers": known[answers:], "ending": ending if ended else None, "printed": printed}
+            try:
+                await asyncio.wait_for(changed.wait(), LOOK_S)
+            except TimeoutError:
+                continue
+
+    async def forget(self, key: str) -> None:
+        """Removes what has ended."""
+        member = self._members.pop(key, None)
+        self._changed.pop(key, None)
+        if member is not None:
+            member.remove()
+
+    async def members(self, site: str) -> list[str]:
+        """The members of one site's gangs that are here."""
+        return [key for key in self._members if key.startswith(f"{site}/")]
+
+    def _hear(self, member: Member, changed: asyncio.Event) -> None:
+        assert member.wire is not None
+        handle = member.wire.fileno()
+        if not member.hear(changed.set):
+            asyncio.get_running_loop().remove_reader(handle)
+            member.part()
+            changed.set()
+
+
+def _devices_here() -> list[int]:
+    return [int(each) for each in ray.get_runtime_context().get_accelerator_ids().get("GPU", [])]

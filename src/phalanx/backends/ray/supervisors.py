@@ -1,0 +1,91 @@
+"""All attempts on Ray. The driver is their shepherd; what another would lose with it, the next driver goes on with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from phalanx.backends.local.attempt_files import AttemptState
+from phalanx.backends.local.supervised import SupervisedAttempt
+from phalanx.backends.local.supervisors import Supervisors
+from phalanx.backends.local.wire import Message
+from phalanx.backends.ray.line import DriverLine, RayAttempt
+from phalanx.backends.ray.yard import RayYard
+from phalanx.cluster.cluster import Health
+from phalanx.errors import PhalanxError
+from phalanx.placement.placement import Slot
+from phalanx.protocol.action import Repartition
+from phalanx.protocol.event import DevicesAssigned, Event, NodeHealthChanged
+from phalanx.workload.job import Job
+
+TRIES_MAX = 5
+"""How many drivers in a row may go on with an attempt and die before it is given up."""
+
+
+class RaySupervisors(Supervisors):
+    """Works in one thread. What happens is handed to `emit`."""
+
+    def __init__(self, yard: RayYard, jobs: Callable[[str], Job], emit: Callable[[list[Event]], None]) -> None:
+        super().__init__(yard, jobs, emit)
+        self._nodes = yard.nodes
+        self._driver = DriverLine(yard.driver, yard.address, yard.site)
+        self._health: dict[str, tuple[Health, str]] = {}
+        self._attend_driver()
+
+    def let_go(self) -> None:
+        """Closes all lines; the driver goes on."""
+        super().let_go()
+        self._driver.let_go()
+
+    def _supervised(self, job: str, attempt: int) -> SupervisedAttempt:
+        return RayAttempt(job, attempt, self._yard.folder(job, attempt), self._driver)
+
+    def _bury(self, attempt_process: SupervisedAttempt, state: AttemptState | None) -> AttemptState | None:
+        assert isinstance(attempt_process, RayAttempt)
+        attempt_process.tries += 1
+        if attempt_process.folder.order() is not None and attempt_process.tries <= TRIES_MAX:
+            return None
+        return super()._bury(attempt_process, state)
+
+    def _cut(self, action: Repartition) -> None:
+        raise PhalanxError(f"device {action.device} of {action.node}: Ray cuts no GPU by MIG")
+
+    def _hear_first(self, attempt_process: SupervisedAttempt, message: Message) -> None:
+        assert isinstance(attempt_process, RayAttempt)
+        attempt_process.tries = 0
+        self._assign(attempt_process, message)
+
+    def _hear_last(self, attempt_process: SupervisedAttempt, message: Message) -> None:
+        self._assign(attempt_process, message)
+
+    def _assign(self, attempt_process: SupervisedAttempt, message: Message) -> None:
+        """Tells which devices Ray gave. While an attempt is resized that counts only once this is done."""
+        if message.get("slots") and message["ending"] is None:
+            slots = tuple(Slot(rank, role, node, tuple(devices)) for rank, role, node, devices in message["slots"])
+            self._emit(DevicesAssigned(attempt_process.job, attempt_process.attempt, slots))
+
+    def _attend_driver(self) -> None:
+        wire = self._driver.open()
+        self.watch(wire.fileno(), partial(self._hear_driver, wire.fileno()))
+
+    def _hear_driver(self, handle: int) -> None:
+        messages = self._driver.wire.receive() if self._driver.wire is not None else None
+        for message in messages or ():
+            self._note_nodes(message)
+        if messages is None:
+            self._selector.unregister(handle)
+            self._driver.let_go()
+            self._attend_driver()
+
+    def _note_nodes(self, message: Message) -> None:
+        there = message.get("nodes", ())
+        for node in self._nodes:
+            if "unreachable" in message:
+                told = (Health.SUSPECT, message["unreachable"])
+            elif node in there:
+                told = (Health.HEALTHY, "")
+            else:
+                told = (Health.FAILED, "Ray has no such node, or it is dead there")
+            if told[0] is not self._health.get(node, (Health.HEALTHY, ""))[0]:
+                self._health[node] = told
+                self._emit(NodeHealthChanged(node, *told))

@@ -1,0 +1,133 @@
+"""A real Ray on this machine: a head and nodes on loopback, each a process tree of its own that a test can kill.
+
+Nodes are named by a label, as they have one host name; their GPUs are numbers that Ray counts.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from phalanx.backends.local.host.processes import descendants, process
+
+STORE_BYTES = 80_000_000
+READY_S = 120.0
+END_S = 20.0
+SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_raylet_start_wait_time_s": "120"}
+
+
+class RayNode:
+    """One node: what `ray start` runs, in the foreground. Its end is the end of all of it."""
+
+    def __init__(self, name: str, process_: subprocess.Popen[bytes], log: Path) -> None:
+        self.name = name
+        self.log = log
+        self._process = process_
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def raylet(self) -> int:
+        """The process that is the node to Ray."""
+        return self._named("raylet")
+
+    def gcs(self) -> int:
+        """The process that is the head."""
+        return self._named("gcs_server")
+
+    def _named(self, name: str) -> int:
+        for each in descendants(self.pid):
+            with suppress(OSError):
+                if os.path.basename(os.readlink(f"/proc/{each.pid}/exe")) == name:
+                    return each.pid
+        raise LookupError(f"node {self.name} has no {name}")
+
+    def end(self) -> None:
+        """Ends it and everything that it started, however it is."""
+        left = [each.pid for each in descendants(self.pid)]
+        self._process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(END_S)
+        self._process.kill()
+        self._process.wait()
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        until_s = time.monotonic() + END_S
+        while any((found := process(pid)) and found.state != "Z" for pid in left) and time.monotonic() < until_s:
+            time.sleep(0.05)
+
+
+class RaySite:
+    """A Ray cluster. The head is a node like others, unless it has no GPUs."""
+
+    def __init__(self, **settings: str) -> None:
+        # The path of a Unix socket is short by law, and Ray's are deep in its folder.
+        self.folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
+        self.port = free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        self.nodes: dict[str, RayNode] = {}
+        self._settings = settings
+
+    def start_head(self, name: str, gpus: int, cpus: int = 4) -> RayNode:
+        """Starts the head."""
+        return self._start(name, gpus, cpus, ["--head", f"--port={self.port}", "--include-dashboard=false"])
+
+    def start_node(self, name: str, gpus: int, cpus: int = 4, labels: Mapping[str, str] = {}) -> RayNode:
+        """Starts a node."""
+        return self._start(name, gpus, cpus, [f"--address={self.address}"], labels)
+
+    def await_ready(self) -> None:
+        """Waits until each of its nodes has joined."""
+        until_s = time.monotonic() + READY_S
+        for node in self.nodes.values():
+            while "Ray runtime started" not in node.log.read_text(errors="replace"):
+                assert node._process.poll() is None, node.log.read_text(errors="replace")
+                assert time.monotonic() < until_s, f"node {node.name}: {node.log.read_text(errors='replace')}"
+                time.sleep(0.1)
+
+    def close(self) -> None:
+        """Ends all of it."""
+        for node in reversed(list(self.nodes.values())):
+            node.end()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _start(self, name: str, gpus: int, cpus: int, how: list[str], labels: Mapping[str, str] = {}) -> RayNode:
+        told = ",".join(f"{key}={value}" for key, value in {"phalanx.dev/node": name, **labels}.items())
+        log = self.folder / f"{name}.log"
+        head = [f"--temp-dir={self.folder}"] if "--head" in how else []
+        with log.open("wb") as out:
+            started = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats"),
+                    *("--node-ip-address=127.0.0.1", f"--num-cpus={cpus}", f"--num-gpus={gpus}"),
+                    *(f"--object-store-memory={STORE_BYTES}", f"--labels={told}", *head, *how),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env={**os.environ, **SETTINGS, **self._settings},
+                start_new_session=True,
+            )
+        node = self.nodes[name] = RayNode(name, started, log)
+        return node
+
+
+def free_port() -> int:
+    """A port outside those that Ray gives to workers."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        if port > 20_000:
+            return port
