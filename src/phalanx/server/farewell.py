@@ -22,7 +22,7 @@ def farewell(options: Options) -> str:
         return f"the server stops; {again} starts it again"
     busy, pending = sum(totals.get(state, 0) for state in BUSY), totals.get("waiting", 0)
     rest = f"; {_jobs(pending)} {'stays' if pending == 1 else 'stay'} pending until then" if pending else ""
-    if options.backend != "local":
+    if options.backend == "rehearsal":
         return f"the server stops, and simulated jobs with it; {again} goes on{rest}"
     if not busy:
         return f"the server stops; no job runs; {again} starts it again{rest}"
