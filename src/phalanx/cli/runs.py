@@ -67,8 +67,13 @@ _OPTIONS = (
     ),
     click.option(
         "--faults",
-        metavar="FILE",
-        help="Node failures and recoveries: a CSV with the columns at_s,node,health[,reason].",
+        metavar="FILE|NAME",
+        help="Failures: a CSV of at_s,node,health[,reason] or of `reliability draw`, or a profile as rsc-1:scale=2.",
+    ),
+    click.option(
+        "--checkpoint-every",
+        metavar="TIME",
+        help="Every job saves its work so often and stands still meanwhile. Default: only when it is stopped.",
     ),
     click.option(
         "--throughputs",

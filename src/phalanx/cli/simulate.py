@@ -50,6 +50,7 @@ OF_A_NEW_RUN = (
     "costs",
     "seed",
     "faults",
+    "checkpoint_every",
     "estimates",
     "load",
     "vary",
@@ -65,6 +66,7 @@ COLUMNS = (
     Column("makespan"),
     Column("gpus", "GPUS"),
     Column("work"),
+    Column("failures"),
     Column("changes"),
     Column("fairness"),
     Column("promises"),
@@ -255,6 +257,7 @@ def _lines(summary: dict[str, Any], gpus: int) -> dict[str, str]:
         f"{_known(share_text, summary['fragmentation'])} of what was free was of no use",
         "work": f"{_known(share_text, summary['goodput'])} of the time held was of use; "
         f"{count_text(round(summary['lost_gpu_s'] / 3600, 1))} GPU-hours lost",
+        **_failures(summary),
         "changes": f"{count_text(summary['preemptions'])} preemptions, {count_text(summary['moves'])} moves, "
         f"{count_text(summary['resizes'])} resizes",
         "fairness": f"Jain's index of queues {_known(index_text, fairness['jain'])}, "
@@ -265,6 +268,17 @@ def _lines(summary: dict[str, Any], gpus: int) -> dict[str, str]:
         "digest": summary["digest"],
         "run": f"{run['wall_s']:.3g} s, {run['peak_mb']:.0f} MB",
     }
+
+
+def _failures(summary: dict[str, Any]) -> dict[str, str]:
+    """What failures cost, where there are any: the parts of what jobs held GPUs for."""
+    if "failures" not in summary:
+        return {}
+    found = summary["failures"]
+    held = sum(found["gpu_s"].values()) or 1.0
+    parts = ", ".join(f"{name} {share_text(value / held)}" for name, value in found["gpu_s"].items() if value > 0)
+    counts = f"{count_text(found['happened'])} happened, {count_text(found['interrupted'])} attempts interrupted"
+    return {"failures": f"{counts}; {parts}; {count_text(round(found['queueing_gpu_s'] / 3600, 1))} GPU-hours queueing"}
 
 
 def _tiers(summary: dict[str, Any], gpus: int) -> dict[str, str]:

@@ -26,7 +26,7 @@ from phalanx.simulate.trace import Trace
 from phalanx.simulate.traces.load import load_of
 from phalanx.simulate.traces.open import File, read_trace_cluster
 from phalanx.simulate.world.costs import Costs, costs_of
-from phalanx.simulate.world.faults import read_faults
+from phalanx.simulate.world.faults import failures_of
 from phalanx.simulate.world.throughputs import read_throughputs
 
 PLACEMENTS = (COUNT, *PACKINGS)
@@ -39,9 +39,10 @@ class OptionError(StudyError, TypeError):
 class Options(TypedDict, total=False):
     """What may be said of a run beside its cluster, trace and policy: the options of the verbs, as they are written.
 
-    `placement` is one of `PLACEMENTS`, `costs` are `default`, `none` or `start=30s,…`, `faults` is a CSV file,
-    `until` a time such as `3d`, `throughputs` a JSON file of measured speeds. `estimates` say how long jobs say they
-    take: `exact`, `factor=1.3`, `spread=0.3`, `f=4` or `round`.
+    `placement` is one of `PLACEMENTS`, `costs` are `default`, `none` or `start=30s,…`, `faults` is a CSV file or a
+    profile of failures such as `rsc-1:scale=2`, `checkpoint_every` a time such as `10m`, `until` a time such as `3d`,
+    `throughputs` a JSON file of measured speeds. `estimates` say how long jobs say they take: `exact`, `factor=1.3`,
+    `spread=0.3`, `f=4` or `round`.
     """
 
     placement: str
@@ -53,6 +54,7 @@ class Options(TypedDict, total=False):
     skip_bad_rows: bool
     throughputs: File | None
     estimates: str | None
+    checkpoint_every: str | None
 
 
 FILE = ((str, PathLike, NoneType), "a file")
@@ -66,6 +68,7 @@ EXPECTED: dict[str, tuple[tuple[type, ...], str]] = {
     "skip_bad_rows": ((bool,), "True or False"),
     "throughputs": FILE,
     "estimates": ((str, NoneType), "estimates, such as 'f=4'"),
+    "checkpoint_every": ((str, NoneType), "a time, such as '10m'"),
 }
 
 
@@ -116,6 +119,7 @@ def study_of(cluster: Cluster | File, trace: Trace | File, options: Options) -> 
     skip_bad_rows = options.get("skip_bad_rows", False)
     source = Recorded(trace) if isinstance(trace, Trace) else source_of(fspath(trace), skip_bad_rows)
     costs, faults = options.get("costs", "default"), options.get("faults")
+    failures = failures_of(None if faults is None else fspath(faults), cluster)
     throughputs, estimates = options.get("throughputs"), options.get("estimates")
     return Study(
         cluster,
@@ -124,10 +128,13 @@ def study_of(cluster: Cluster | File, trace: Trace | File, options: Options) -> 
         costs if isinstance(costs, Costs) else costs_of(costs),
         options.get("seed", 0),
         _load_of(options.get("load"), source, cluster),
-        () if faults is None else read_faults(fspath(faults), cluster),
+        failures.faults,
         until_of(options.get("until")),
         None if throughputs is None else read_throughputs(fspath(throughputs)),
         None if estimates is None else estimates_of(estimates),
+        occurrences=failures.occurrences,
+        plan=failures.plan,
+        every_ms=every_of(options.get("checkpoint_every")),
     )
 
 
@@ -165,6 +172,16 @@ def until_of(until: str | None) -> int | None:
     if at_ms is None:
         raise StudyError(f"until {brief(until)}: expected a time since the run began, such as 12h or 3d")
     return at_ms
+
+
+def every_of(every: str | None) -> int:
+    """The time between two checkpoints of every job, as people write it; 0 if it is not said."""
+    if every is None:
+        return 0
+    every_ms = duration_ms(every)
+    if not every_ms:
+        raise StudyError(f"checkpoint_every {brief(every)}: expected a time above 0, such as 10m")
+    return every_ms
 
 
 def policies_of(policies: Iterable[str | Policy]) -> dict[str, str]:

@@ -145,6 +145,10 @@ class Run:
         now = self.state.now
         return now if soonest is not None and soonest < now else soonest
 
+    def is_over(self) -> bool:
+        """Whether every job has arrived and ended, or none gets on by itself."""
+        return self._next is None and self._is_idle()
+
     def _is_idle(self) -> bool:
         """Whether wake-ups, the only thing to come, are of no use: every job has ended, or none gets on by them."""
         if self._idle_wakes > IDLE_WAKES_MAX and not self.state.timers:

@@ -13,6 +13,7 @@ from phalanx.cluster.topology import Topology
 from phalanx.engine.state.journal import Count, Journal
 from phalanx.engine.state.state import State
 from phalanx.engine.turn import record
+from phalanx.faults.generate.occurrence import Occurrence
 from phalanx.protocol.event import (
     ClusterChanged,
     ClusterDefined,
@@ -28,6 +29,7 @@ from phalanx.simulate.run import Run
 from phalanx.simulate.strife import Strife
 from phalanx.simulate.submission import Submitter, as_pool
 from phalanx.simulate.trace import Trace
+from phalanx.simulate.world.breaking import Struck
 from phalanx.simulate.world.costs import Costs
 from phalanx.simulate.world.locality import CURVES, FLAT_CURVES
 from phalanx.simulate.world.speed import NEUTRAL, SpeedModel
@@ -54,6 +56,8 @@ class Setup:
     seed: int = 0
     faults: tuple[tuple[int, str, str, str], ...] = ()
     throughputs: Throughputs | None = None
+    occurrences: tuple[Occurrence, ...] = ()
+    every_ms: int = 0
 
 
 class Arrivals:
@@ -83,14 +87,16 @@ class Simulation:
         self.works: dict[str, Work] = {}
         self.jobs = [setup.costs.charge(submitter.job(traced)) for traced in setup.trace.jobs]
         for traced, job in zip(setup.trace.jobs, self.jobs, strict=True):
-            self.works[job.id] = Work(traced.duration_ms, traced.ending, job)
+            self.works[job.id] = Work(traced.duration_ms, traced.ending, job, setup.every_ms)
         self.backend = VirtualBackend(self.works, setup.costs, self._speed())
         for job in self.jobs:
             if tier_of(job) is not Tier.BASIC and job.gang.gpus_max:
                 self.backend.ledger.follow(job.id)
+        for occurrence in setup.occurrences:
+            self.backend.at(max(occurrence.at_ms - occurrence.notice_ms, 0), Struck(occurrence))
         self.run = Run(self.backend, self._arrivals(), journal=journal if journal is not None else Count())
         self.sampler = self._sampler()
-        self.strife = Strife(at_ms for at_ms, *_ in setup.faults)
+        self.strife = Strife((*(fault[0] for fault in setup.faults), *(each.at_ms for each in setup.occurrences)))
         self._reached_ms = 0
         self._capacity: list[tuple[int, int]] = [(0, self.cluster.gpus)]
 
@@ -175,7 +181,7 @@ class Simulation:
         with calm():
             while True:
                 at = run.next_moment()
-                if at is None or (until_ms is not None and at > until_ms):
+                if at is None or (until_ms is not None and at > until_ms) or self._is_over():
                     self._reached_ms = max(self._reached_ms, until_ms or 0)
                     return
                 sampler.pass_time(state, ledger.held_now, at)
@@ -184,6 +190,11 @@ class Simulation:
                     self.strife.look(plan, state, self.backend)
                 if watch is not None:
                     watch(state)
+
+    def _is_over(self) -> bool:
+        """Whether nothing but failures is still to come: they hit no job any more."""
+        due = self.backend.due
+        return bool(due) and isinstance(due[0][2], Struck) and self.run.is_over()
 
     def _arrivals(self) -> Arrivals:
         arrivals: list[tuple[int, Event]] = [

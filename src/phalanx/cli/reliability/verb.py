@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from phalanx.cli.reliability.check import check
 from phalanx.cli.reliability.design import design
 from phalanx.cli.reliability.figures import ettr, intervals, mttf, published, tornado
 from phalanx.cli.reliability.llama import llama_3
@@ -37,5 +38,6 @@ for verb in (
     fit,
     draw,
     design,
+    check,
 ):
     reliability.add_command(verb)

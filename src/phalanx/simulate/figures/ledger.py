@@ -21,13 +21,18 @@ class Ran(NamedTuple):
 
 @dataclass(slots=True)
 class Account:
-    """GPU time of one job, in thousandths of a GPU times milliseconds; `last` is where it was last."""
+    """GPU time of one job, in thousandths of a GPU times milliseconds; `last` is where it was last.
+
+    `down` is what was held without computing, by what for: start, restart, reload, detection.
+    """
 
     held: int = 0
     held_ms: int = 0
     computed: int = 0
     lost: int = 0
     last: Placement | None = None
+    useful: float = 0.0
+    down: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -82,13 +87,23 @@ class Ledger:
 
     def compute(self, job: str, gpu_ms: int, useful_gpu_ms: float) -> None:
         """A job has computed for so long, and so much of that was of use."""
-        self.account(job).computed += gpu_ms
+        account = self.account(job)
+        account.computed += gpu_ms
+        account.useful += useful_gpu_ms
         self.computed += gpu_ms
         self.useful += useful_gpu_ms
 
+    def stand(self, job: str, why: str, gpu_ms: int) -> None:
+        """A job has held devices for so long without computing."""
+        if gpu_ms > 0:
+            down = self.account(job).down
+            down[why] = down.get(why, 0) + gpu_ms
+
     def lose(self, job: str, gpu_ms: int, useful_gpu_ms: float) -> None:
         """Work of a job has to be done again: what it took, and what of that had been of use."""
-        self.account(job).lost += gpu_ms
+        account = self.account(job)
+        account.lost += gpu_ms
+        account.useful -= useful_gpu_ms
         self.lost += gpu_ms
         self.useful -= useful_gpu_ms
 

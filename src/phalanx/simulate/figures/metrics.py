@@ -61,12 +61,13 @@ def summarize(
     cost: Cost | None = None,
     promised: Promised | None = None,
     deadlines_s: Mapping[str, float] | None = None,
+    failures: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The object that `simulate -o json` prints: plain data, byte-identical for equal runs but for `run`.
 
     `alone_s` says of a job how long it would have run with all its GPUs and no neighbours; `worst_ftf` needs it.
     `promised`, where any job has a tier above basic, has the object tell what tiers had of what they were promised;
-    `deadlines_s`, where any job has one, how many were met.
+    `deadlines_s`, where any job has one, how many were met; `failures`, where there are any, what they cost.
     """
     stranded = [job for job in jobs if job.job_id in totals.never_fit and not JobState(job.state).final]
     fitting = [job for job in jobs if job.job_id not in totals.never_fit]
@@ -94,6 +95,7 @@ def summarize(
         "fairness": _fairness(fitting, totals, alone_s or {}),
         **_tiers(fitting, totals, alone_s or {}, promised),
         **_deadlines(jobs, totals, deadlines_s or {}),
+        **({"failures": dict(failures)} if failures else {}),
         "events": totals.events,
         "digest": totals.digest,
         "run": {

@@ -7,6 +7,7 @@ from typing import Any
 
 from phalanx.engine.state.records import JobRecord, JobState
 from phalanx.policy.registry import described
+from phalanx.simulate.figures.failures import failure_figures
 from phalanx.simulate.figures.fairness import served
 from phalanx.simulate.figures.ledger import FULL_PERMILLE, Account
 from phalanx.simulate.figures.metrics import Cost, Totals, summarize
@@ -33,7 +34,15 @@ def outcome(simulation: Simulation, policy: str, cost: Cost | None = None) -> Re
     stays, nodes = backend.ledger.stays.seen_at(simulation.now_ms, backend.present())
     alone_s = {job: work.duration_ms / 1000 for job, work in simulation.works.items() if work.duration_ms is not None}
     return Result(
-        summarize(jobs, totals, alone_s, cost, _promised(simulation), _deadlines_s(simulation)),
+        summarize(
+            jobs,
+            totals,
+            alone_s,
+            cost,
+            _promised(simulation),
+            _deadlines_s(simulation),
+            failure_figures(simulation, jobs),
+        ),
         _setup(simulation, policy),
         jobs,
         timeline_of(stretches),

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from sys import intern
 
 from phalanx.cluster.cluster import Cluster
 from phalanx.errors import PhalanxError
+from phalanx.faults.generate.draw import Site, draw
+from phalanx.faults.generate.occurrence import Occurrence
+from phalanx.faults.generate.plan import DAY_MS, Plan
 from phalanx.simulate.estimates import Estimates
 from phalanx.simulate.figures.result import Result
 from phalanx.simulate.simulation import COUNT, Setup
 from phalanx.simulate.studies.nodes import with_nodes
 from phalanx.simulate.studies.source import Source
 from phalanx.simulate.studies.vary import LOAD, NODES, Curve, Variation, VariationError, curves
+from phalanx.simulate.trace import Trace
 from phalanx.simulate.world.costs import Costs
 from phalanx.simulate.world.faults import NodeFault
 from phalanx.workload.throughputs import Throughputs
@@ -48,7 +52,8 @@ class Study:
     """What all runs have in common. A load of None leaves the source at its own.
 
     Loads, and the GPUs of synthetic traces, are of the cluster as it is given here: they stay when its nodes vary.
-    `like` names the node of whose kind there are more or fewer then.
+    `like` names the node of whose kind there are more or fewer then. Failures are given, as `faults` of nodes or as
+    `occurrences`, or drawn by a `plan` for each seed anew. Every job is saved `every_ms`, if that is not 0.
     """
 
     cluster: Cluster
@@ -62,9 +67,12 @@ class Study:
     throughputs: Throughputs | None = None
     estimates: Estimates | None = None
     like: str = ""
+    occurrences: tuple[Occurrence, ...] = ()
+    plan: Plan | None = None
+    every_ms: int = 0
 
     def __post_init__(self) -> None:
-        if self.faults and self.placement == COUNT:
+        if (self.faults or self.occurrences or self.plan) and self.placement == COUNT:
             raise StudyError("placement count takes the cluster as one number of GPUs: it has no nodes that could fail")
 
     def cases(self, policies: Mapping[str, str], seeds: int = 1, variation: Variation | None = None) -> list[Case]:
@@ -108,7 +116,26 @@ class Study:
             cluster = with_nodes(cluster, case.nodes, self.like)
             names = frozenset(node.name for node in cluster.nodes)
             faults = tuple(fault for fault in faults if fault[1] in names)
-        return Setup(cluster, trace, case.spec, placement, self.costs, case.seed, faults, self.throughputs)
+        return Setup(
+            cluster,
+            trace,
+            case.spec,
+            placement,
+            self.costs,
+            case.seed,
+            faults,
+            self.throughputs,
+            self._occurrences(cluster, trace, case.seed),
+            self.every_ms,
+        )
+
+    def _occurrences(self, cluster: Cluster, trace: Trace, seed: int) -> tuple[Occurrence, ...]:
+        if self.plan is not None:
+            until_ms = int(self.plan.days * DAY_MS) or self.until_ms or span_ms(trace, cluster.gpus)
+            return draw(self.plan, Site.of(cluster, self.plan.level), until_ms, seed)
+        names = {node.name for node in cluster.nodes}
+        kept = (replace(each, nodes=tuple(name for name in each.nodes if name in names)) for each in self.occurrences)
+        return tuple(each for each in kept if each.nodes)
 
     def curves(self, runs: Sequence[tuple[Case, Result]]) -> list[Curve]:
         """Every figure against the load or the nodes, with how sure the seeds make it."""
@@ -123,3 +150,11 @@ class Study:
             if any(case.load is None and case.nodes is None for case in cases)
             else 0.0
         )
+
+
+def span_ms(trace: Trace, gpus: int) -> int:
+    """For how long failures are drawn where nothing is said of it: longer than a run usually lasts."""
+    last_ms = max((job.submit_ms for job in trace.jobs), default=0)
+    longest_ms = max((job.duration_ms for job in trace.jobs), default=0)
+    work_ms = sum(job.gpus * job.duration_ms for job in trace.jobs) // max(gpus, 1)
+    return last_ms + 2 * (longest_ms + work_ms) + 7 * DAY_MS

@@ -10,7 +10,8 @@ from phalanx.engine.state.state import State
 from phalanx.protocol.action import Action, Repartition, Resize, Resume, Start, Stop, Suspend
 from phalanx.protocol.event import AttemptEnded, Done, Event, Outcome
 from phalanx.simulate.world.costs import Costs
-from phalanx.simulate.world.virtual import Life, VirtualBackend
+from phalanx.simulate.world.life import Life
+from phalanx.simulate.world.virtual import VirtualBackend
 from phalanx.simulate.world.work import Work
 
 RUNS = (Phase.RUNNING, Phase.RESIZING)

@@ -1,11 +1,16 @@
-"""Faults of nodes from a file: when which node becomes healthy, suspect, draining or failed."""
+"""Failures of a run: from a file, or by the name of a profile by which they are drawn."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 from phalanx.cluster.cluster import Cluster, Health
 from phalanx.document.error import brief
+from phalanx.faults.generate.file import is_occurrences, occurrences_of
+from phalanx.faults.generate.occurrence import Occurrence
+from phalanx.faults.generate.plan import Plan, plan_of
+from phalanx.faults.taxonomy.published import PROFILES
 from phalanx.simulate.traces.error import TraceError
 from phalanx.simulate.traces.rows import Rows, open_rows
 from phalanx.simulate.traces.values import SECONDS, milliseconds
@@ -16,6 +21,38 @@ HEALTHS = ", ".join(Health)
 
 NodeFault: TypeAlias = tuple[int, str, str, str]
 """When (milliseconds), which node, what becomes of it, and why."""
+
+
+class Failures(NamedTuple):
+    """Failures in one of three forms."""
+
+    faults: tuple[NodeFault, ...] = ()
+    occurrences: tuple[Occurrence, ...] = ()
+    plan: Plan | None = None
+
+
+def failures_of(text: str | None, cluster: Cluster) -> Failures:
+    """What `--faults` names: a file with either of two headers, or a profile."""
+    if text is None:
+        return Failures()
+    is_file = Path(text).exists()
+    if not is_file and text.partition(":")[0] in PROFILES:
+        return Failures(plan=plan_of(text))
+    if not is_file:
+        known = ", ".join(PROFILES)
+        raise TraceError(text, f"No such file or directory, and no profile of that name (there is: {known})")
+    if not _has_occurrences(text):
+        return Failures(faults=read_faults(text, cluster))
+    names = [node.name for node in cluster.nodes]
+    return Failures(occurrences=occurrences_of(Path(text).read_text(encoding="utf-8"), text, names))
+
+
+def _has_occurrences(path: str) -> bool:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return is_occurrences(file.readline())
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def read_faults(path: str, cluster: Cluster) -> tuple[NodeFault, ...]:

@@ -17,7 +17,9 @@ from phalanx.protocol.action import Action, ActionId, Repartition, Resize, Resum
 from phalanx.protocol.event import AttemptEnded, Done, Event, Failed, JobCancelled, Lost, Outcome, Progress
 from phalanx.simulate.figures.ledger import FULL_PERMILLE, Ledger, Ran, permille_of
 from phalanx.simulate.trace import Ending
+from phalanx.simulate.world.breaking import STRIKES, Damage, Strike, broken_at_start, mend, started, strike
 from phalanx.simulate.world.costs import NO_COSTS, Costs
+from phalanx.simulate.world.life import Life
 from phalanx.simulate.world.report_of import report_of
 from phalanx.simulate.world.speed import NEUTRAL, SpeedModel
 from phalanx.simulate.world.training import is_adaptive, next_noise
@@ -26,7 +28,7 @@ from phalanx.workload.job import Job
 
 Fault = Callable[[Action], Event | None]
 
-Due = tuple[int, int, Event, int]
+Due = tuple[int, int, Event | Strike, int]
 """When, in which order, what, and for which version of a life."""
 
 ENDLESS = Work(None)
@@ -39,33 +41,6 @@ NOISE_CHANGED = -1
 
 WITH_NOTICE = ("preempted", "maintenance")
 """Reasons of a stop for which a job first saves its work: what it loses otherwise is lost, or of no use any more."""
-
-
-@dataclass(slots=True)
-class Life:
-    """One job in the virtual world: how much of its work is done, and since when it does more at which speed.
-
-    `next` is where it will run once the backend has said that its start or change is done. `version` goes up when the
-    moment of its end changes. `use` is the part of its time that is of use, `unsaved` the GPU time since its work was
-    last saved and `unsaved_use` what of that was of use, `host_mb` the device memory that it moved to the host when it
-    was suspended.
-    """
-
-    done_ms: float = 0
-    saved_ms: float = 0
-    newest: tuple[int, int] = (0, -1)
-    placement: Placement | None = None
-    next: Placement | None = None
-    held_since_ms: int = 0
-    since_ms: int = -1
-    speed: float = 0.0
-    use: float = 1.0
-    unsaved: int = 0
-    unsaved_use: float = 0.0
-    version: int = 0
-    leaving: bool = False
-    reports_ms: int = 0
-    host_mb: int = 0
 
 
 @dataclass(slots=True)
@@ -93,6 +68,7 @@ class VirtualBackend:
     moves: int = 0
     sharers: dict[tuple[str, int], dict[tuple[str, int], Portion]] = field(default_factory=dict)
     resting: dict[tuple[str, int], dict[str, None]] = field(default_factory=dict)
+    damage: Damage = field(default_factory=Damage)
 
     def carry_out(self, action: Action, now: int) -> None:
         """Takes an action on; its answer is due after its delay."""
@@ -101,14 +77,16 @@ class VirtualBackend:
             life = self.lives[action.id.job] = Life()
         if action.id[2:] == life.newest:
             return
+        if life.broken_ms >= 0:
+            mend(self, action.id.job, now)
         refusal = self._fence(action.id, life) or (self.fault(action) if self.fault is not None else None)
         if refusal is None:
-            self._at(now + self._begin(life, action, now), Done(action.id))
+            self.at(now + self._begin(life, action, now), Done(action.id))
         else:
             if isinstance(action, Start) and isinstance(refusal, Lost):
                 # The caller cannot know, but here it did happen: the stop that follows must find something to stop.
                 self._hold(life, action.placement, now)
-            self._at(now + (self.costs.start_ms if isinstance(action, Start) else self.costs.stop_ms), refusal)
+            self.at(now + (self.costs.start_ms if isinstance(action, Start) else self.costs.stop_ms), refusal)
 
     def _fence(self, action: ActionId, life: Life) -> Event | None:
         if action.term < self.term or action.attempt < life.newest[0]:
@@ -124,6 +102,8 @@ class VirtualBackend:
                 self._hold(life, placement, now)
                 # A stop of an attempt whose start has failed may still be unanswered: it does not concern this one.
                 life.next, life.leaving = placement, False
+                life.starting = "start" if action.id.attempt == 1 else "restart"
+                broken_at_start(self, life, now)
                 return self.costs.start_ms + (self.costs.restore_ms if life.saved_ms else 0)
             case Stop():
                 return self._stop(life, action, now)
@@ -132,10 +112,10 @@ class VirtualBackend:
                 life.next = placement
                 return 0
             case Resize():
-                self._pause(life, action.id.job, now)
+                self.pause(life, action.id.job, now)
                 return self._resize(life, action, now)
             case Suspend(host_mb=memory_mb) if memory_mb:
-                self._pause(life, action.id.job, now)
+                self.pause(life, action.id.job, now)
                 life.next, life.leaving = None, True
                 life.host_mb = memory_mb
                 return _moving_ms(memory_mb, self.costs.suspend_mb_s)
@@ -144,7 +124,7 @@ class VirtualBackend:
                 life.next, life.leaving = placement, False
                 return _moving_ms(life.host_mb, self.costs.resume_mb_s)
             case Suspend():
-                self._pause(life, action.id.job, now)
+                self.pause(life, action.id.job, now)
                 if life.placement is not None:
                     self._rest(action.id.job, life.placement)
                     self._retime_neighbours(action.id.job, life.placement, now)
@@ -186,7 +166,7 @@ class VirtualBackend:
     def _stop(self, life: Life, stop: Stop, now: int) -> int:
         """A job that is given notice saves its work if it can and the grace suffices; the rest must be done again."""
         work = self.works.get(stop.id.job, ENDLESS)
-        self._pause(life, stop.id.job, now)
+        self.pause(life, stop.id.job, now)
         life.next, life.leaving = None, True
         checkpoint_ms = 0
         if stop.reason in WITH_NOTICE and work.saves and life.done_ms > life.saved_ms:
@@ -194,10 +174,11 @@ class VirtualBackend:
             if checkpoint_ms <= stop.grace_ms:
                 life.saved_ms, life.unsaved, life.unsaved_use = life.done_ms, 0, 0.0
         if stop.reason != "cancelled":
-            self._lose(life, stop.id.job, work)
+            self.lose(life, stop.id.job, work)
         return min(checkpoint_ms + self.costs.stop_ms, stop.grace_ms)
 
-    def _lose(self, life: Life, job: str, work: Work) -> None:
+    def lose(self, life: Life, job: str, work: Work) -> None:
+        """A job goes back to what it last saved."""
         interval_ms, unsaved_ms = work.checkpoint_interval_ms, life.done_ms - life.saved_ms
         if interval_ms:
             life.saved_ms += unsaved_ms // interval_ms * interval_ms
@@ -208,7 +189,7 @@ class VirtualBackend:
         life.done_ms = life.saved_ms
         life.unsaved, life.unsaved_use = 0, 0.0
 
-    def _pause(self, life: Life, job: str, now: int) -> None:
+    def pause(self, life: Life, job: str, now: int) -> None:
         """Books what was done up to now; the job does nothing more until it is let run again."""
         if life.since_ms < 0 or life.placement is None:
             return
@@ -236,24 +217,27 @@ class VirtualBackend:
         runs = self.ledger.runs.get(job, [])
         return runs if life is None or life.since_ms < 0 else [*runs, self._ran(life, job, now)]
 
-    def _run(self, life: Life, job: str, now: int) -> None:
+    def run(self, life: Life, job: str, now: int) -> None:
         """Lets a job run where it is to run, and works out when it will have ended."""
         work = self.works.get(job, ENDLESS)
         assert life.placement is not None, f"{job} has no place to run at"
         self._wake(job, life.placement)
         self._join(job, life.placement)
         life.since_ms = now
+        started(self, job, now)
         life.speed = self._speed_of(job, work, life.placement)
         life.use = self._use_of(job, work, life)
+        drag = self.damage.speed_left(life.placement) * work.speed_beside_saves(self.costs.checkpoint_ms)
+        life.speed, life.use = life.speed * drag, life.use * drag
         life.version += 1
         if work.duration_ms is not None:
             left_ms = max(work.duration_ms - life.done_ms, 0)
-            self._at(now + ceil(left_ms / life.speed), self._ending(job, life, work), life.version)
+            self.at(now + ceil(left_ms / life.speed), self._ending(job, life, work), life.version)
             if self.reports_ms is not None and work.job is not None and _reports(work.job, life.placement):
                 life.reports_ms = self.reports_ms
-                self._at(now + life.reports_ms, Progress(job, life.newest[0]), life.version)
+                self.at(now + life.reports_ms, Progress(job, life.newest[0]), life.version)
             elif self.paces_ms is not None and work.job is not None:
-                self._at(now + self.paces_ms, Progress(job, life.newest[0]), life.version)
+                self.at(now + self.paces_ms, Progress(job, life.newest[0]), life.version)
             if work.duration_ms and work.job is not None and is_adaptive(work.job):
                 self._expect_noise(life, job, work, now)
 
@@ -263,7 +247,7 @@ class VirtualBackend:
         border = next_noise(life.done_ms / work.duration_ms)
         if border is not None:
             left_ms = border * work.duration_ms - life.done_ms
-            self._at(now + ceil(left_ms / life.speed), Progress(job, life.newest[0], step=NOISE_CHANGED), life.version)
+            self.at(now + ceil(left_ms / life.speed), Progress(job, life.newest[0], step=NOISE_CHANGED), life.version)
 
     def _speed_of(self, job: str, work: Work, placement: Placement) -> float:
         """As fast as its slowest task: by where the job lies, and what neighbours on shared devices leave it."""
@@ -316,8 +300,8 @@ class VirtualBackend:
         for other in neighbours:
             life = self.lives[other]
             if life.since_ms >= 0:
-                self._pause(life, other, now)
-                self._run(life, other, now)
+                self.pause(life, other, now)
+                self.run(life, other, now)
 
     def _ending(self, job: str, life: Life, work: Work) -> Event:
         match work.ending:
@@ -328,7 +312,8 @@ class VirtualBackend:
             case Ending.CANCELLED:
                 return JobCancelled(job)
 
-    def _at(self, at_ms: int, event: Event, version: int = -1) -> None:
+    def at(self, at_ms: int, event: Event | Strike, version: int = -1) -> None:
+        """Has something happen at a moment, unless the life of that version is another by then."""
         heappush(self.due, (at_ms, self.count, event, version))
         self.count += 1
 
@@ -338,6 +323,9 @@ class VirtualBackend:
         due = self.due
         while due and due[0][0] <= now:
             at_ms, _, event, version = heappop(due)
+            if isinstance(event, STRIKES):
+                happened.extend(strike(self, event, at_ms))
+                continue
             if isinstance(event, Done):
                 self._done(event.action, at_ms)
             elif isinstance(event, ENDS):
@@ -355,14 +343,14 @@ class VirtualBackend:
         if action[2:] != life.newest:
             return
         if life.leaving:
-            self._release(life, action, now)
+            self.release(life, action, now)
         elif life.next is not None:
-            self._pause(life, action.job, now)
+            self.pause(life, action.job, now)
             left = life.placement
             if left is not life.next:
                 self._go_where_next(life, life.next, action, now)
             placement, life.next = life.next, None
-            self._run(life, action.job, now)
+            self.run(life, action.job, now)
             self._retime_neighbours(action.job, placement, now)
             if left is not None and left is not placement and not in_place(left, placement):
                 self._retime_neighbours(action.job, left, now)
@@ -380,9 +368,9 @@ class VirtualBackend:
         if life.version != version:
             return False
         if isinstance(event, AttemptEnded):
-            self._pause(life, event.job, now)
+            self.pause(life, event.job, now)
             life.saved_ms = life.done_ms
-            self._release(life, ActionId(self.term, event.job, event.attempt, 0), now)
+            self.release(life, ActionId(self.term, event.job, event.attempt, 0), now)
         return True
 
     def _report(self, due: Progress, version: int, now: int) -> Progress:
@@ -390,8 +378,8 @@ class VirtualBackend:
         life, work = self.lives[due.job], self.works[due.job]
         assert life.placement is not None, f"{due.job} reports although it does not run"
         if due.step == NOISE_CHANGED:
-            self._pause(life, due.job, now)
-            self._run(life, due.job, now)
+            self.pause(life, due.job, now)
+            self.run(life, due.job, now)
         elif self.reports_ms is not None:
             self._expect_report(life, work, due, version, now)
         done_ms = life.done_ms + (now - life.since_ms) * life.speed
@@ -407,7 +395,7 @@ class VirtualBackend:
             if not self._has_company(life.placement):
                 return
             life.reports_ms *= 2
-        self._at(now + life.reports_ms, due, version)
+        self.at(now + life.reports_ms, due, version)
 
     def _has_company(self, placement: Placement) -> bool:
         """Whether other jobs run on a job's devices, or rest there."""
@@ -423,7 +411,9 @@ class VirtualBackend:
             for device in _shared_devices(placement):
                 self.resting.get(device, {}).pop(job, None)
 
-    def _release(self, life: Life, action: ActionId, now: int) -> None:
+    def release(self, life: Life, action: ActionId, now: int) -> None:
+        """A job gives back what it held."""
+        started(self, action.job, now)
         self._book(life, action, now)
         placement, life.placement, life.leaving = life.placement, None, False
         if placement is not None:
