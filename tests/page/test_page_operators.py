@@ -38,6 +38,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     jobs += [server.submit(name="vision", queue="vision", gpus=8, duration="2h")]
     for job in jobs:
         server.wait(job["id"], "running")
+    server.client.get(f"/jobs/{jobs[0]['id']}/why", timeout=90).raise_for_status()
+    told = {"command": "true", "name": "told", "queue": "research/rl", "gpus": 4, "duration": "1h"}
+    pending = server.client.post("/jobs", params={"forecast": True}, json=told).raise_for_status().json()
+    assert pending["told_start_ms"]
+    server.client.post("/nodes/n3:drain", json={"reason": "a fan"}).raise_for_status()
+    server.client.post("/nodes/n3:undrain").raise_for_status()
     done = server.submit(name="done", queue="vision", duration="200ms", gpus=0)
     server.wait(done["id"], "succeeded")
     yield server
@@ -46,6 +52,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 VIEWS = {
     "queues": ("/ui/queues", "GPUs, since"),
+    "events": ("/ui/events", "told, research/rl, by admin"),
+    "audit": ("/ui/events?tab=audit", "drain node"),
+    "scheduler": ("/ui/scheduler", "Processes"),
+    "receipts": ("/ui/scheduler?tab=receipts", "The newest"),
     "queue": ("/ui/queues?queue=vision", "Giving back"),
 }
 
@@ -114,3 +124,35 @@ def test_of_two_admins_who_change_the_queues_the_later_sees_what_the_first_did(
     other.leave()
     assert [line for line in other.said if "status of 412" not in line] == []
     admin.forgive("422")
+
+
+def test_events_are_found_by_what_they_are_and_about_and_lead_there(admin: Page, server: Server) -> None:
+    admin.open(f"{server.url}/ui/events")
+    admin.see("gives devices to 1")
+    admin.fill("Of", "hardware")
+    admin.see("health draining, reason a fan")
+    admin.miss("JobSubmitted", "tbody")
+    admin.open(f"{server.url}/ui/events?kind=jobs&job=1")
+    admin.see("train-0, research/llm, by admin")
+    admin.see("1 record", ".buttons")
+    later = server.submit(name="later", queue="vision", gpus=1, begin="+10h")
+    admin.open(f"{server.url}/ui/events?kind=jobs")
+    admin.see("later, vision, by admin")
+    server.client.post(f"/jobs/{later['id']}:cancel").raise_for_status()
+    admin.see("JobCancelled")
+    admin.click(later["id"])
+    admin.see(f"job {later['id']}")
+    admin.open(f"{server.url}/ui/events?tab=audit&target=n3")
+    admin.see("undrain node")
+    admin.miss("submit jobs")
+    admin.click("n3")
+    admin.see("The last day")
+
+
+def test_the_scheduler_says_how_it_does_and_what_it_told(admin: Page, server: Server) -> None:
+    admin.open(f"{server.url}/ui/scheduler")
+    for text in ("loop", "planner", "✓ well", "priority:backfill=easy", "not every kind of pending job", "99 of 100"):
+        admin.see(text)
+    admin.click("Starts told")
+    admin.see("research/rl")
+    admin.see("not yet", "[aria-label='The newest']")

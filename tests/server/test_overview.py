@@ -200,3 +200,23 @@ def test_reasons_of_many_queues_add_up_for_whoever_sees_them() -> None:
     ]
     everything = aggregated(groups, Account("ada", (Grant("", Role.VIEWER),)))
     assert [each["code"] for each in everything] == ["quota", "gpus"]
+
+
+def test_pages_of_the_journal_follow_one_another_and_show_each_account_its_own(
+    server: Server, red: httpx2.Client
+) -> None:
+    job = server.submit(queue="red", begin="+10h", env={"KEY": "hidden"})["id"]
+    server.submit(queue="blue", begin="+10h")
+    newest = server.client.get("/journal", params={"limit": 1}).raise_for_status().json()
+    older = server.client.get("/journal", params={"limit": 1, "cursor": newest["next"]}).json()
+    numbers = [each["seq"] for each in (*newest["items"], *older["items"])]
+    assert numbers == list(range(numbers[0], numbers[0] - 2, -1))
+    own = server.client.get("/journal", params={"job": job}).json()
+    assert [each["type"] for each in own["items"]] == ["JobSubmitted"]
+    assert own["next"] is None
+    seen = red.get("/journal", params={"type": "JobSubmitted", "limit": 500}).raise_for_status().json()["items"]
+    assert {each["body"]["job"]["queue"] for each in seen} == {"red"}
+    assert "hidden" not in str(seen)
+    past = server.client.get("/journal", params={"until": own["items"][0]["now_ms"] - 1}).json()["items"]
+    assert all(each["seq"] < own["items"][0]["seq"] for each in past)
+    assert red.get("/scheduler").status_code == 403

@@ -41,13 +41,15 @@ class ClusterMetrics(Collector):
             yield from _of_virtual_clusters(connection)
             yield from _of_nodes(connection)
             yield from _of_accounts(connection)
-        yield from _of_loop(self._figures())
+        yield from _of_loop(figures_of(self._options))
 
-    def _figures(self) -> Figures | None:
-        try:
-            return msgspec.json.decode(self._options.file("run", "pulse.json").read_bytes(), type=Figures)
-        except (OSError, msgspec.DecodeError, msgspec.ValidationError):
-            return None
+
+def figures_of(options: Options) -> Figures | None:
+    """What the loop last told of itself, if that can be read."""
+    try:
+        return msgspec.json.decode(options.file("run", "pulse.json").read_bytes(), type=Figures)
+    except (OSError, msgspec.DecodeError, msgspec.ValidationError):
+        return None
 
 
 def _of_jobs(connection: Connection) -> Iterator[Metric]:

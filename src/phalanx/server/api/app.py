@@ -17,7 +17,16 @@ from phalanx.server.api.admission.guard import Guard
 from phalanx.server.api.auth import SignedIn
 from phalanx.server.api.context import Context
 from phalanx.server.api.examples import with_examples
-from phalanx.server.api.overview import attention, devices, reasons, series, timeline
+from phalanx.server.api.overview import (
+    attention,
+    devices,
+    reasons,
+    receipts,
+    records,
+    scheduler,
+    series,
+    timeline,
+)
 from phalanx.server.api.pages import as_json
 from phalanx.server.api.routes import (
     accounting,
@@ -69,6 +78,9 @@ def create_app(context: Context) -> FastAPI:
         attention,
         series,
         timeline,
+        records,
+        receipts,
+        scheduler,
         applying,
         planning,
         events,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, insert, select
 
@@ -33,6 +33,48 @@ def keep_told_start(connection: Connection, job: str, told_start_ms: int, policy
     row = {"job": job, "told_start_ms": told_start_ms, "policy": policy, "at_ms": at_ms}
     connection.execute(insert(start_forecasts).values(row))
     return True
+
+
+class ToldStart(NamedTuple):
+    """A start that a submitter was told, at `at_ms`, and the real one, if it has come."""
+
+    job: str
+    name: str
+    queue: str
+    policy: str
+    at_ms: int
+    told_start_ms: int
+    started_ms: int | None
+
+    @property
+    def error_ms(self) -> int | None:
+        """How much later it was than told, or earlier if negative."""
+        return None if self.started_ms is None else self.started_ms - self.told_start_ms
+
+    @property
+    def outcome(self) -> str | None:
+        """Whether it came as it was told."""
+        return None if self.error_ms is None else outcome_of(self.error_ms, self.told_start_ms - self.at_ms)
+
+    def shown(self) -> dict[str, Any]:
+        """With how far off it was."""
+        return {**self._asdict(), "error_ms": self.error_ms, "outcome": self.outcome}
+
+
+TOLD_MAX = 20_000
+
+
+def told_starts(connection: Connection, since_ms: int) -> list[ToldStart]:
+    """The starts that were told of the newest jobs since a moment, the newest first."""
+    told = start_forecasts.c
+    query = (
+        select(
+            *(jobs.c.id, jobs.c.name, jobs.c.queue, told.policy, told.at_ms, told.told_start_ms, jobs.c.started_ms),
+        )
+        .join(jobs, jobs.c.id == told.job)
+        .where(told.at_ms >= since_ms)
+    )
+    return [ToldStart(*row) for row in connection.execute(query.order_by(jobs.c.number.desc()).limit(TOLD_MAX))]
 
 
 def receipts(connection: Connection) -> Iterator[Receipt]:

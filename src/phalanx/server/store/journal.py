@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, case, func, select
 
 from phalanx.engine.state.journal import Journal, Record
 from phalanx.protocol.event import Event
@@ -107,6 +107,52 @@ def entries(connection: Connection, after_seq: int, limit: int = CHUNK) -> list[
         last = seq
     found = connection.execute(select(journal).where(following & (journal.c.seq <= last)).order_by(journal.c.seq))
     return [Entry(*row) for row in found]
+
+
+class Wanted(NamedTuple):
+    """Which records are wanted: about a job, if it is named, of some types, if there are any, and at most so many."""
+
+    job: str
+    types: tuple[str, ...]
+    limit: int
+
+
+LOOKED_AT_MAX = 5_000
+"""Records that are looked at for one page of some types; where fewer than wanted are among them, the page is short."""
+
+
+def newest_before(connection: Connection, before: int | None, wanted: Wanted) -> tuple[list[Entry], int | None]:
+    """The newest records before one that are wanted, the newest first, and before which the next page goes on."""
+    end = newest_seq(connection) + 1 if before is None else before
+    first = 0 if wanted.job or not wanted.types else max(end - LOOKED_AT_MAX, 0)
+    query = select(journal).where((journal.c.seq < end) & (journal.c.seq >= first))
+    if wanted.job:
+        query = query.where(journal.c.job == wanted.job)
+    if wanted.types:
+        query = query.where(journal.c.type.in_(wanted.types))
+    found, read = [], 0
+    for row in connection.execute(query.order_by(journal.c.seq.desc()).limit(wanted.limit)):
+        found.append(Entry(*row))
+        read += len(row.line)
+        if read > ENTRIES_BYTES_MAX:
+            return found, found[-1].seq
+    if len(found) == wanted.limit:
+        return found, found[-1].seq
+    return found, first or None
+
+
+DECISIONS_MAX = 1_000
+
+
+def decisions_cut_short(connection: Connection) -> tuple[int, int]:
+    """How many decisions there are at the journal's end, and in how many not all pending jobs were looked at."""
+    first = newest_seq(connection) - LOOKED_AT_MAX
+    decisions = select(journal.c.seq, journal.c.line).where((journal.c.type == "Decision") & (journal.c.seq > first))
+    newest = decisions.order_by(journal.c.seq.desc()).limit(DECISIONS_MAX).subquery()
+    # What is as usual is left out of a line.
+    short = func.sum(case((newest.c.line.like(b'%"exhaustive":false%'), 1), else_=0))
+    counted, cut_short = connection.execute(select(func.count(), short).select_from(newest)).one()
+    return int(counted), int(cut_short or 0)
 
 
 def said_by(connection: Connection, job: str, kind: str, until_seq: int, limit: int) -> list[Entry]:

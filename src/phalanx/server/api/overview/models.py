@@ -236,6 +236,112 @@ class FragmentationModel(Answered):
     levels: list[FragmentLevelModel]
 
 
+class RecordModel(Answered):
+    """A record of the journal."""
+
+    seq: int
+    now_ms: int
+    type: str
+    job: str = Field(description="The job that it is about; empty where that is none, or several.")
+    body: dict[str, Any] = Field(description="What it says, as far as the caller may see it.")
+
+
+class RecordListModel(Answered):
+    """A page of the journal, the newest first."""
+
+    items: list[RecordModel]
+    next: str | None
+
+
+class ToldGroupModel(Answered):
+    """The starts that were told in a queue under a policy, and how they came."""
+
+    queue: str
+    policy: str
+    told: int
+    pending: int = Field(description="Those whose jobs have not started yet.")
+    kept: int
+    late: int
+    early: int
+    median_error_ms: int | None = Field(description="Between what was told and what came, whichever was first.")
+    p90_error_ms: int | None
+
+
+class ToldStartModel(Answered):
+    """A start that a submitter was told, and the real one."""
+
+    job: str
+    name: str
+    queue: str
+    policy: str
+    at_ms: int = Field(description="When it was told.")
+    told_start_ms: int
+    started_ms: int | None
+    error_ms: int | None = Field(description="How much later it was than told, or earlier if negative.")
+    outcome: Literal["kept", "late", "early"] | None
+
+
+class ReceiptsModel(Answered):
+    """The starts that were told beside the real ones; `items` are the newest hundred."""
+
+    since_ms: int
+    groups: list[ToldGroupModel]
+    items: list[ToldStartModel]
+
+
+class DurationsModel(Answered):
+    """How often something took how long. `classes` counts by `bounds_s`; its last is what took longer."""
+
+    count: int
+    total_s: float
+    classes: list[int]
+
+
+class SnapshotModel(Answered):
+    """The newest snapshot in the store: the state right after a record."""
+
+    seq: int
+    at_ms: int
+
+
+class ProcessModel(Answered):
+    """A process of the server."""
+
+    name: str
+    pid: int
+    cpu_s: float = Field(description="Processor time since it was started.")
+    memory_mb: int
+    up_s: float
+    trouble: str = Field(description="What is the matter with it; empty where nothing is known to be.")
+
+
+class SchedulerModel(Answered):
+    """How the scheduler itself does. Counts are since `started_ms`."""
+
+    now_ms: int
+    started_ms: int | None
+    seq: int = Field(description="The newest record of the journal.")
+    policy: str
+    placement: str
+    solver: str | None = Field(description="The solver that the policy asks.")
+    advice_kept: int = Field(description="How often it had no answer, so that the last one was kept.")
+    bounds_s: list[float]
+    decisions: DurationsModel
+    turns: DurationsModel
+    commits: DurationsModel
+    requests: int
+    events: int
+    jobs_in_line: int
+    gpus_in_line: int
+    attempts: int
+    decisions_looked_at: int = Field(description="Decisions among the last 5,000 records, at most 1,000.")
+    decisions_cut_short: int = Field(description="Those in which not every kind of pending job was looked at.")
+    snapshot: SnapshotModel | None
+    processes: list[ProcessModel]
+
+
+_TOLD = {"queue": "research", "policy": "priority", "told_start_ms": 1790000060000}
+_DURATIONS = {"count": 3, "total_s": 0.02, "classes": [0, 2, 1, 0, 0, 0, 0, 0, 0]}
 _PART = {
     "job": "4821",
     "rank": 0,
@@ -341,6 +447,67 @@ EXAMPLES: dict[str, Any] = {
             {"level": "rack", "largest_gang_gpus": 24, "free": 128, "domain": "rack3"},
             {"level": "node", "largest_gang_gpus": 4, "free": 128, "domain": "n17"},
         ],
+    },
+    "RecordListModel": {
+        "items": [
+            {
+                "seq": 993,
+                "now_ms": 1790000000000,
+                "type": "JobCancelled",
+                "job": "4821",
+                "body": {"type": "JobCancelled", "job": "4821"},
+            }
+        ],
+        "next": None,
+    },
+    "ReceiptsModel": {
+        "since_ms": 1787408000000,
+        "groups": [
+            {
+                "queue": "research",
+                "policy": "priority",
+                "told": 2,
+                "pending": 1,
+                "kept": 1,
+                "late": 0,
+                "early": 0,
+                "median_error_ms": 4_000,
+                "p90_error_ms": 4_000,
+            }
+        ],
+        "items": [
+            {
+                **_TOLD,
+                "job": "4821",
+                "name": "llama-70b",
+                "at_ms": 1790000000000,
+                "started_ms": 1790000064000,
+                "error_ms": 4_000,
+                "outcome": "kept",
+            }
+        ],
+    },
+    "SchedulerModel": {
+        "now_ms": 1790000000000,
+        "started_ms": 1789990000000,
+        "seq": 993,
+        "policy": "priority",
+        "placement": "pack",
+        "solver": None,
+        "advice_kept": 0,
+        "bounds_s": [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0],
+        "decisions": _DURATIONS,
+        "turns": _DURATIONS,
+        "commits": _DURATIONS,
+        "requests": 31,
+        "events": 120,
+        "jobs_in_line": 4,
+        "gpus_in_line": 32,
+        "attempts": 12,
+        "decisions_looked_at": 80,
+        "decisions_cut_short": 0,
+        "snapshot": {"seq": 900, "at_ms": 1789999000000},
+        "processes": [{"name": "loop", "pid": 4711, "cpu_s": 12.5, "memory_mb": 210, "up_s": 10_000.0, "trouble": ""}],
     },
     "SharedDeviceListModel": {"items": [_SHARED], "next": None},
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -25,12 +26,17 @@ def chunk_of(connection: Connection, seq: int, account: Account) -> tuple[int | 
     found = entries(connection, seq, CHUNK)
     if not found:
         return None, []
+    return found[-1].seq, [_event(entry, body) for entry, body in shown_to(connection, found, account)]
+
+
+def shown_to(connection: Connection, found: Sequence[Entry], account: Account) -> list[tuple[Entry, dict[str, Any]]]:
+    """What an account may see of records, each with its body."""
     shown = [(entry, _body(entry)) for entry in found]
     if not account.sees(""):
         queues = queues_of(connection, [job for _, body in shown for job in _jobs_in(body)])
         seen = {job for job, queue in queues.items() if account.sees(queue)}
         shown = [(entry, cut) for entry, body in shown if (cut := _cut(body, seen)) is not None]
-    return found[-1].seq, [_event(entry, _without_values(body, account)) for entry, body in shown]
+    return [(entry, _without_values(body, account)) for entry, body in shown]
 
 
 def _without_values(body: dict[str, Any], account: Account) -> dict[str, Any]:

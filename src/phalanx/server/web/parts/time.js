@@ -1,7 +1,7 @@
 // Moments and durations that move on by themselves, with the exact time on hover.
 import { serverNow, tick } from "../core/clock.js";
 import { html } from "../core/dom.js";
-import { clock, duration, exact, relative } from "../core/format.js";
+import { clock, duration, exact, relative, second } from "../core/format.js";
 import { useStore } from "../core/store.js";
 
 // Writing the exact time out takes longer than all else of a row: it is done for the one that is pointed at.
@@ -14,6 +14,8 @@ export const Ago = ({ ms }) => {
 
 export const At = ({ ms }) =>
   ms ? html`<time datetime=${new Date(ms).toISOString()} onMouseEnter=${tell(ms)}>${clock(ms)}</time>` : "–";
+
+export const Second = ({ ms }) => html`<time datetime=${new Date(ms).toISOString()} onMouseEnter=${tell(ms)}>${second(ms)}</time>`;
 
 export const Lasting = ({ from_ms, to_ms = null }) => {
   useStore(tick);
