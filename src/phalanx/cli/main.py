@@ -39,6 +39,7 @@ VERBS: dict[str, Verb] = {
     "backends": Verb("phalanx.cli.backends:backends", "List the backends on this machine and their capabilities."),
     "bench": Verb("phalanx.cli.bench:bench", "Run a benchmark and print its results beside their targets."),
     "cancel": Verb("phalanx.cli.cancel:cancel", "Cancel pending or running jobs."),
+    "capacity": Verb("phalanx.cli.capacity:capacity", "Find how many nodes keep waits below a target."),
     "checkpoint": Verb("phalanx.cli.checkpoint:checkpoint", "List, verify, copy, reshard and compare checkpoints."),
     "compare": Verb("phalanx.cli.compare:compare", "Run a trace under several policies and compare the results."),
     "completion": Verb("phalanx.cli.completion:completion", "Print the completion script of a shell."),

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -29,18 +29,21 @@ from phalanx.simulate.studies.study import Case, Study
 from phalanx.simulate.studies.table import duration_text, measures_of
 from phalanx.simulate.studies.vary import Curve, Variation
 from phalanx.simulate.submission import as_pool
+from phalanx.simulate.traces.open import has_cluster
 from phalanx.simulate.world.throughputs import gaps
 
 WIDE = ("p95_wait", "slowdown", "makespan", "goodput", "jain", "mean_late", "premium_sla", "standard_sla")
 """Columns of a comparison that only `-o wide` has."""
 
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
+Option: TypeAlias = Callable[[Any], Any]
 
-_OPTIONS = (
+_STUDY = (
     click.option(
         "--cluster",
         metavar="FILE",
-        help="The cluster: a cluster file, a Tiresias cluster CSV or a Philly machine list.",
+        help="The cluster: a cluster file, a Tiresias cluster CSV or a Philly machine list. "
+        "Default: that of the trace, if this is a journal.",
     ),
     click.option(
         "--trace", metavar="FILE", help="The trace: a file of any supported format, or synthetic:jobs=1000,load=0.9,…"
@@ -86,15 +89,22 @@ _OPTIONS = (
         help="Estimated durations: exact, factor=1.3, spread=0.3, f=4 or round. Default: as in the trace.",
     ),
     click.option(
-        "--until",
-        metavar="TIME",
-        help="Stop at this virtual time, such as 12h or 3d. Default: the end of the run.",
-    ),
-    click.option(
         "--load",
         metavar="X|+30%",
         help="Scale the trace to this offered load, requested over available GPU time, or by so much. "
         "Default: no scaling.",
+    ),
+    click.option(
+        "--workers", type=click.IntRange(1), help="Number of processes that share several runs. Default: one per CPU."
+    ),
+    skip_bad_rows_option,
+)
+
+_RUNS = (
+    click.option(
+        "--until",
+        metavar="TIME",
+        help="Stop at this virtual time, such as 12h or 3d. Default: the end of the run.",
     ),
     click.option(
         "--vary", metavar="KEY=FROM:TO:STEP", help="Run once for each value of a range: load=0.5:1.2:0.1, nodes=8:16."
@@ -105,11 +115,7 @@ _OPTIONS = (
         default=1,
         help="Run with this many seeds and print confidence intervals. Default: 1.",
     ),
-    click.option(
-        "--workers", type=click.IntRange(1), help="Number of processes that share several runs. Default: one per CPU."
-    ),
     click.option("--report", metavar="FILE", help="Write an HTML page with charts; it needs no network."),
-    skip_bad_rows_option,
 )
 
 
@@ -123,17 +129,28 @@ class TargetError(PhalanxError):
 
 def run_options(function: Decorated) -> Decorated:
     """Gives a verb the options that say what to run."""
-    for option in reversed(_OPTIONS):
+    return study_options(_with(_RUNS, function))
+
+
+def study_options(function: Decorated) -> Decorated:
+    """Gives a verb the options that say what all its runs have in common."""
+    return _with(_STUDY, function)
+
+
+def _with(options: Sequence[Option], function: Decorated) -> Decorated:
+    for option in reversed(options):
         function = option(function)
     return function
 
 
 def study_from(given: dict[str, Any]) -> Study:
-    """The study that options describe."""
+    """The study that options describe. A journal tells its cluster as well as its jobs."""
+    if given["cluster"] is None and given["trace"] is not None and has_cluster(given["trace"]):
+        given = {**given, "cluster": given["trace"]}
     for name in ("cluster", "trace"):
         if given[name] is None:
             raise click.UsageError(f"Missing option '--{name}'.")
-    options = Options(**{name: given[name] for name in Options.__annotations__})  # type: ignore[typeddict-item]
+    options = Options(**{name: given[name] for name in Options.__annotations__ if name in given})  # type: ignore[typeddict-item]
     study = study_of(given["cluster"], given["trace"], options)
     if isinstance(study.source, Recorded):
         for note in study.source.trace.notes:

@@ -49,7 +49,9 @@ class Format:
 
 PARQUET = Format("phalanx Parquet (the columns of the CSV)", read_jobs=columns.read_parquet)
 PHILLY_LOG = Format("Philly cluster_job_log (a JSON list)", read_jobs=philly.read_log)
-JOURNAL = Format("phalanx journal (a JSON record a line)", read_jobs=journal.read_journal)
+JOURNAL = Format(
+    "phalanx journal (a JSON record a line)", read_jobs=journal.read_journal, read_cluster=journal.read_cluster
+)
 TABLES = (
     Format(
         f"phalanx CSV ({', '.join(column.name for column in columns.REQUIRED)}, …)",
@@ -138,6 +140,15 @@ def read_trace_cluster(path: File) -> Cluster:
         return found.read_cluster(path)
     except OSError as error:
         raise TraceError(path, error.strerror or str(error)) from error
+
+
+def has_cluster(path: File) -> bool:
+    """Whether a trace tells its cluster as well."""
+    try:
+        found = _recognise(fspath(path))
+    except OSError:
+        return False
+    return found is not None and found.read_jobs is not None and found.read_cluster is not None
 
 
 def _recognise(path: str) -> Format | None:

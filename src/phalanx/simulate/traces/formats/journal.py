@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from phalanx.cluster.capacity import MB_PER_GB
+from phalanx.cluster.cluster import Cluster
 from phalanx.engine.state.journal import decode
 from phalanx.engine.state.records import JobRecord, JobState
 from phalanx.errors import PhalanxError
+from phalanx.protocol.event import ClusterChanged, ClusterDefined, PolicyChanged
 from phalanx.simulate.submission import Submitter
 from phalanx.simulate.trace import Ending, Trace, TraceJob
 from phalanx.simulate.traces.course import Course, Watch
@@ -52,6 +54,26 @@ def read_journal(path: str, skip_bad_rows: bool = False) -> Trace:
             intake.refuse(TraceError(path, str(error), line))
             intake.notes.append(f"the journal was read up to line {line - 1}")
     return intake.trace(_jobs(watch, intake))
+
+
+def read_cluster(path: str) -> Cluster:
+    """The cluster of a journal as it was at its end, with the policy that decided then."""
+    cluster, policy = Cluster(()), ""
+    for line, content in _lines(path):
+        try:
+            body = decode(content).body
+        except (ValueError, PhalanxError) as error:
+            raise TraceError(path, str(error), line) from error
+        match body:
+            case ClusterDefined():
+                cluster, policy = body.cluster, body.policy
+            case ClusterChanged():
+                cluster = body.cluster
+            case PolicyChanged():
+                policy = body.policy
+            case _:
+                pass
+    return replace(cluster, policy=policy or cluster.policy)
 
 
 def _lines(path: str) -> Iterator[tuple[int, bytes]]:

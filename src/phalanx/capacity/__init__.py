@@ -1,0 +1,1 @@
+"""How many nodes a cluster needs: the same jobs on clusters of several sizes, until waits are as short as wanted."""
