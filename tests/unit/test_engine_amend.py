@@ -62,7 +62,7 @@ def test_a_job_that_lost_its_patience_in_one_queue_can_be_moved_to_another() -> 
     world.turn(after_ms=2_000)
     assert world.job("tired").impatient
     world.turn(changed(world, "tired", queue="other"))
-    assert world.state.impatient == {"default": {}, "other": {"tired": None}}
+    assert world.state.first_impatient == {"other": "tired"}
     assert starts(world.end("full")) == ["tired"]
     verify(world.journal)
 

@@ -15,7 +15,7 @@ from phalanx.engine.turn import replay, verify
 from phalanx.engine.why.why import why
 from phalanx.policy.policy import never
 from phalanx.policy.registry import BUILTIN, policy
-from phalanx.protocol.event import ClusterChanged, Event, JobCancelled, JobHeld, JobSubmitted
+from phalanx.protocol.event import ClusterChanged, Event, JobCancelled, JobHeld, JobReleased, JobSubmitted
 from phalanx.simulate.run import Run
 from phalanx.simulate.world.costs import NO_COSTS
 from phalanx.simulate.world.virtual import VirtualBackend
@@ -201,12 +201,14 @@ def test_jobs_that_wait_for_quota_are_not_all_looked_at_for_each_of_them(monkeyp
     world.run(a_job("runs", 1, queue="small"))
     for number in range(99):
         world.submit(a_job(f"j{number}", 1, queue="small"))
-    looked_at = []
-    look = patience._may_go_first
-    monkeypatch.setattr(patience, "_may_go_first", lambda state, job: looked_at.append(job) or look(state, job))
+    looks: list[int] = []
+    look = patience._look_at
+    monkeypatch.setattr(
+        patience, "_look_at", lambda state, queue, since_ms: looks.append(since_ms) or look(state, queue, since_ms)
+    )
     world.turn(after_ms=PATIENCE_MS)
-    assert sum(world.job(f"j{number}").impatient for number in range(99)) == 99
-    assert len(looked_at) == 99
+    assert len(looks) == 1
+    assert world.state.next_wakeup() is None
 
 
 def test_queues_have_a_patience_of_their_own() -> None:
@@ -260,3 +262,39 @@ def test_histories_with_patience_are_replayed_and_decided_again() -> None:
     world = passed()
     assert everything(replay(world.journal)) == everything(world.state)
     verify(world.journal)
+
+
+def test_a_queue_wakes_up_once_and_not_for_each_of_its_pending_jobs() -> None:
+    world = World(patient(flat(1, 4)), "fifo:skip=true")
+    world.run(a_job("small", 2))
+    for number in range(50):
+        world.submit(a_job(f"gang-{number}", 4), after_ms=1_000)
+    wakes = 0
+    while (at_ms := world.state.next_wakeup()) is not None:
+        wakes += 1
+        world.turn(after_ms=at_ms - world.now)
+    assert wakes == 1
+    assert world.job("gang-0").overdue
+
+
+def test_a_job_goes_first_once_its_quota_is_not_what_it_lacks() -> None:
+    queues = (Queue("small", limit=Quota(gpus_permille=1000)), Queue("large"))
+    world = World(replace(flat(1, 4), queues=queues, patience_ms=PATIENCE_MS), "fifo:skip=true")
+    world.run(a_job("runs", 1, queue="small"), a_job("beside", 1, queue="large"))
+    world.submit(a_job("gang", 4, queue="large"), a_job("limited", 1, queue="small"))
+    world.turn(after_ms=PATIENCE_MS)
+    assert not world.job("limited").overdue
+    world.end("runs")
+    assert world.job("limited").overdue
+    verify(world.journal)
+
+
+def test_a_job_that_becomes_eligible_late_goes_first_by_when_it_was_submitted() -> None:
+    world = World(patient(flat(1, 4)), "fifo:skip=true")
+    world.run(a_job("small", 2))
+    world.submit(a_job("gang", 4))
+    world.turn(JobHeld("gang"))
+    world.turn(after_ms=2 * PATIENCE_MS)
+    assert not world.job("gang").overdue
+    world.turn(JobReleased("gang"))
+    assert world.job("gang").overdue

@@ -19,6 +19,7 @@ from phalanx.protocol.plan import Plan
 from phalanx.workload.job import Execution, UnixIdentity
 
 GOLDEN = Path(__file__).parents[1] / "data" / "journal-v1.jsonl"
+PATIENCE = Path(__file__).parents[1] / "data" / "journal-patience.jsonl"
 TOLD = Path(__file__).parents[1] / "data" / "journal-v1.json"
 
 
@@ -159,6 +160,12 @@ def test_a_journal_written_in_the_first_form_still_tells_its_story() -> None:
 def test_a_journal_written_in_the_first_form_is_decided_again_as_it_was() -> None:
     """Fails if a policy or the placement decides otherwise than it did: then the journal is written anew, knowingly."""
     verify(Journal.read(GOLDEN.read_bytes().splitlines()))
+
+
+def test_a_journal_in_which_each_job_had_its_own_wake_ups_for_patience_is_decided_again_as_it_was() -> None:
+    """Two queues, one of them at its limit: jobs that go first, are held, start and are cancelled."""
+    state = verify(Journal.read(PATIENCE.read_bytes().splitlines()))
+    assert [name for name, each in state.jobs.items() if each.overdue] == ["gang", "limited-0"]
 
 
 def test_a_share_that_was_written_before_shares_could_be_packed_reads_as_one_that_is_not() -> None:

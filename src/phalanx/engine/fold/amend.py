@@ -30,8 +30,7 @@ def amend(state: State, record: JobRecord, job: Job) -> None:
         leave(state, record)
         if job.begin_ms is not None and job.begin_ms != before.begin_ms and job.begin_ms > state.now:
             state.set_timer(job.begin_ms, "line_up", job.id)
-        if job.queue != before.queue:
-            expect(state, record)
+        expect(state, record)
         take_request(record, request_of(state, record), state.tells_apart)
         enqueue(state, record)
         return

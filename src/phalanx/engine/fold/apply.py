@@ -76,6 +76,7 @@ def apply(state: State, record: Record, line: bytes) -> None:
         check_plan(state, body)
         _follow(state, record, line)
         _decision(state, body)
+        patience.look(state)
         if state.policy.observes_plans:
             state.policy.observe_plan(state.memory, body, record.now)
         return
@@ -101,6 +102,7 @@ def apply(state: State, record: Record, line: bytes) -> None:
         enqueue.rekey_all(state)
     if policy.has_adjustments:
         adjust.review(state, body)
+    patience.look(state)
 
 
 def _follow(state: State, record: Record, line: bytes) -> None:
@@ -208,7 +210,6 @@ def _hold(state: State, record: JobRecord, held: bool) -> None:
     record.held = held
     if record.attempt is None:
         enqueue.enqueue(state, record)
-        patience.call(state, record.job.queue)
 
 
 def _requeue(state: State, record: JobRecord) -> None:
@@ -370,6 +371,11 @@ def _fire(state: State, timer: Timer) -> None:
     if timer.kind == "defragment":
         state.defragments_at_ms, state.defragmented_ms = 0, state.now
         return
+    if timer.kind == "patience":
+        if not patience.is_moot(state, timer.job, timer.at_ms):
+            del state.patience_timers[timer.job]
+            state.look_for_first(timer.job, timer.at_ms - state.patience_ms(timer.job))
+        return
     record = state.jobs[timer.job]
     attempt = state.attempt(timer.job, timer.attempt)
     match timer.kind:
@@ -390,10 +396,6 @@ def _fire(state: State, timer: Timer) -> None:
             if record.final is None and record.first_start_ms is None:
                 record.overdue = True
                 enqueue.rekey(state, record)
-        case "patience":
-            if not patience.is_moot(state, record, timer.at_ms):
-                holding.limit_waits(state)
-                patience.tire(state, record)
         case "min_run":
             if attempt is not None:
                 holding.may_give_way(state, attempt)
@@ -443,7 +445,7 @@ def _is_moot(state: State, timer: Timer) -> bool:
             record = state.jobs[timer.job]
             return record.final is not None or record.first_start_ms is not None
         case "patience":
-            return patience.is_moot(state, state.jobs[timer.job], timer.at_ms)
+            return patience.is_moot(state, timer.job, timer.at_ms)
         case "change":
             return not _change_is_due(state.jobs[timer.job], timer)
         case "maintenance":
@@ -473,6 +475,7 @@ def _decision(state: State, plan: Plan) -> None:
         if not isinstance(action, FREEING):
             attempts.send(state, action)
     for verdict in plan.verdicts:
+        patience.note_verdict(state, verdict)
         state.classes[state.jobs[verdict.job].shape].verdict = verdict.reason
     if plan.exhaustive or state.policy.lets_none_pass:
         # Whatever the plan itself gives back was looked at while it was made.

@@ -29,6 +29,8 @@ def enqueue(state: State, record: JobRecord) -> None:
     leave(state, record)
     had_seat = give_up_array_seat(state, record)
     record.parked = _obstacle(state, record)
+    if record.passed_ms is not None:
+        state.look_for_first(record.job.queue, 0 if record.impatient else record.passed_ms)
     if record.parked is not None:
         if record.parked is Reason.ARRAY_LIMIT:
             state.array_parked.setdefault(record.job.array_of, {})[record.job.id] = None

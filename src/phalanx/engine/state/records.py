@@ -273,6 +273,7 @@ class JobRecord:
     change_ms: int = -1
     overdue: bool = False
     impatient: bool = False
+    passed_ms: int | None = None
     made_way_for: tuple[str, ...] = ()
     preempted_for: str = ""
     estimate_ms: int = FOREVER_MS

@@ -104,8 +104,10 @@ class State:
         self.kept: dict[str, None] = {}
         self.foreign: dict[str, ForeignUse] = {}
         self.foreign_short: dict[str, None] = {}
-        self.impatient: dict[str, dict[str, None]] = {}
+        self.passed: dict[str, list[tuple[int, int, str]]] = {}
         self.first_impatient: dict[str, str] = {}
+        self.looks_for_first: dict[str, int] = {}
+        self.patience_timers: dict[str, int] = {}
         self.retiring: dict[str, Health] = {}
         self.closed: dict[str, Health] = {}
         self.defragments_at_ms = 0
@@ -407,6 +409,10 @@ class State:
         """Has something happen at a moment."""
         heappush(self.timers, Timer(at_ms, self.timer_count, kind, job, attempt, seq))
         self.timer_count += 1
+
+    def look_for_first(self, queue: str, since_ms: int = 0) -> None:
+        """Has a queue be looked at for a job that goes first, among those that may be passed from a moment on."""
+        self.looks_for_first[queue] = min(since_ms, self.looks_for_first.get(queue, since_ms))
 
     def next_wakeup(self) -> int | None:
         """When something happens with no event from outside."""
