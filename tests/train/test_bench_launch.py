@@ -25,7 +25,7 @@ def test_faults_are_noticed_and_named_and_slow_ranks_left_alone() -> None:
 @pytest.mark.long
 def test_all_ways_of_recovery_come_back() -> None:
     rows = recovery.run(recovery.QUICK, silent)
-    assert len(rows) == 5
+    assert len(rows) == 8
     assert all(row["value"] is not None and row["value"] > 0 for row in rows)
 
 

@@ -1,8 +1,9 @@
 """A rank of the benchmarks: steps of a collective over gloo, each written down. `python rank.py WAY OUT [NUMBER]`.
 
-The ways are `train` (until told to end), `slow` (so many steps, the last rank now and then ten times as slow) and
-`faults` (so many epochs, each ended by the fault that is drawn for it). State goes to BENCH_STATE: `disk`, by
-torch.save, or `host`, by the checkpointer; without it none is kept.
+The ways are `train` (until told to end), `survive` (the same, by ranks that keep their memory when another fails),
+`slow` (so many steps, the last rank now and then ten times as slow) and `faults` (so many epochs, each ended by the
+fault that is drawn for it). State goes to BENCH_STATE: `disk`, by torch.save, or `host`, by the checkpointer; without
+it none is kept.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from torch._C._distributed_c10d import PrefixStore, TCPStore
 
 from phalanx.bench.launch.faults import fail, fault_of
 from phalanx.train.checkpoint import Checkpointer, Host
+from phalanx.train.elastic import Elastic
 from phalanx.train.launch.progress import beat
 
 STEP_S = 0.02
@@ -90,6 +92,21 @@ def train(notes: Notes, folder: Path, number: int) -> None:
     training.close()
 
 
+def survive(notes: Notes, folder: Path, number: int) -> None:
+    model = torch.nn.Linear(PARAMETERS, 1, bias=False)
+    elastic = Elastic({"model": model}, tell=lambda _: None)
+    end = torch.zeros(1)
+    for step in elastic.steps(sys.maxsize):
+        with step:
+            end[0] = float((folder / "end").exists())
+            dist.all_reduce(end)
+            time.sleep(STEP_S)
+            step.commit()
+            notes.add("step", step=step.number + 1)
+        if end.item():
+            break
+
+
 def slow(notes: Notes, folder: Path, number: int) -> None:
     training = Training(folder)
     drawn = random.Random(dist.get_rank())
@@ -121,13 +138,19 @@ def join() -> None:
     dist.init_process_group("gloo", store=own, rank=rank, world_size=world_size)
 
 
-WAYS: dict[str, Callable[[Notes, Path, int], None]] = {"train": train, "slow": slow, "faults": faults}
+WAYS: dict[str, Callable[[Notes, Path, int], None]] = {
+    "train": train,
+    "survive": survive,
+    "slow": slow,
+    "faults": faults,
+}
 
 
 def main(way: str, folder: Path, number: int) -> None:
     torch.set_num_threads(1)
     notes = Notes(folder / "notes")
-    join()
+    if way != "survive":
+        join()
     notes.add("began")
     WAYS[way](notes, folder, number)
     notes.add("ended")
