@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.bench.launch import detection, faults, recovery, resize
+from phalanx.bench.launch import detection, faults, recovery, resize, storm
 from phalanx.bench.launch.faults import KINDS, fault_of
 
 pytestmark = pytest.mark.needs("torch")
@@ -34,6 +34,13 @@ def test_all_ways_of_resizing_reach_each_size() -> None:
     rows = resize.run(resize.QUICK, silent)
     assert len(rows) == 3 * 2 * (len(resize.QUICK.sizes) - 1)
     assert all(row["value"] is not None and row["value"] > 0 for row in rows)
+
+
+@pytest.mark.long
+@pytest.mark.needs("namespaces")
+def test_a_storm_loses_no_step_and_no_sample() -> None:
+    rows = storm.run(storm.QUICK, silent)
+    assert all(row["met"] for row in rows if row["target"] is not None), rows
 
 
 def test_many_epochs_have_faults_of_every_kind_and_rank() -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from launching import Launch, Launched, launching
-from namespaces import Hosts
+
+from phalanx.bench.launch.hosts import Hosts
 
 PORT = 29400
 GROWING = """

@@ -239,6 +239,12 @@ def _launch_resize(quick: bool, tell: Tell) -> list[Row]:
     return resize.run(resize.QUICK if quick else resize.FULL, tell)
 
 
+def _launch_storm(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench.launch import storm
+
+    return storm.run(storm.QUICK if quick else storm.FULL, tell)
+
+
 MESHES, MESHES_QUICK = 500, 5
 KILLS, KILLS_QUICK = 500, 3
 LIVE_JOBS, LIVE_JOBS_QUICK = 200, 10
@@ -273,6 +279,7 @@ BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
         "detection": Part("how soon exits and hangs are noticed, and which of 200 faults are named", _launch_detection),
         "recovery": Part("kill -9 of one of 8 ranks to the first new step, beside torchrun", _launch_recovery),
         "resize": Part("4 to 6 to 3 agents by plan: seconds without a step, beside torchrun", _launch_resize),
+        "storm": Part("200 random joins and leaves under cuts, with an audit (root only)", _launch_storm),
     },
     "page": {
         "weight": Part("what the page weighs, compressed", _page_weight),

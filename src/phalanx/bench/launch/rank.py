@@ -44,6 +44,9 @@ class Notes:
         said = {"event": event, "at_s": time.time(), "pid": os.getpid(), **self._who, **facts}
         os.write(self._file, json.dumps(said).encode() + b"\n")
 
+    def close(self) -> None:
+        os.close(self._file)
+
 
 class Training:
     """A model whose steps are counted on from where its state was kept."""

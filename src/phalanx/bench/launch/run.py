@@ -27,12 +27,17 @@ PRELOAD = "torch,torch.distributed,phalanx.bench.launch.rank"
 class Process:
     """One agent, and the lines of its standard error with the time of each."""
 
-    def __init__(self, command: Sequence[str], variables: Mapping[str, str]) -> None:
+    def __init__(self, command: Sequence[str], variables: Mapping[str, str], before: Sequence[str] = ()) -> None:
+        """`before` is what stands before the interpreter."""
         home = str(Path(__file__).parents[3])
         path = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, **variables}
         self._process = subprocess.Popen(
-            [sys.executable, *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
+            [*before, sys.executable, *command],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
         )
         self.lines: list[tuple[float, str]] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -47,6 +52,9 @@ class Process:
         """Has it end as the scheduler would."""
         self._process.send_signal(signal.SIGTERM)
 
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
     def wait(self) -> int:
         code = self._process.wait(PATIENCE_S)
         self._reader.join(PATIENCE_S)
@@ -54,6 +62,7 @@ class Process:
 
     def close(self) -> None:
         if self._process.poll() is None:
+            self.send(signal.SIGCONT)
             self.leave()
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(10)

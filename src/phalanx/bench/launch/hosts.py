@@ -37,12 +37,27 @@ class Hosts:
         """What stands before a command that is to run on that host; the process is the command's own."""
         return ["ip", "netns", "exec", self._host(host)]
 
+    def signal(self, host: int, number: int) -> None:
+        """To all processes of the host."""
+        told = subprocess.run(["ip", "netns", "pids", self._host(host)], check=True, capture_output=True, text=True)
+        for pid in map(int, told.stdout.split()):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
     def cut(self, host: int) -> None:
         """Pulls the cable: nothing reaches the host, and no connection is closed."""
         self._ip("-n", self._switch, "link", "set", f"port{host}", "down")
 
     def heal(self, host: int) -> None:
         self._ip("-n", self._switch, "link", "set", f"port{host}", "up")
+
+    def slow_down(self, host: int) -> None:
+        """Has so few bytes a second reach the host that a step takes much longer, and heartbeats wait behind it."""
+        slow = ("root", "tbf", "rate", "256kbit", "burst", "4kb", "latency", "400ms")
+        self._run("tc", "-n", self._switch, "qdisc", "replace", "dev", f"port{host}", *slow)
+
+    def speed_up(self, host: int) -> None:
+        self._run("tc", "-n", self._switch, "qdisc", "delete", "dev", f"port{host}", "root")
 
     @property
     def _switch(self) -> str:
@@ -72,4 +87,7 @@ class Hosts:
                 self._ip("netns", "delete", name)
 
     def _ip(self, *words: str) -> None:
-        subprocess.run(["ip", *words], check=True, capture_output=True)
+        self._run("ip", *words)
+
+    def _run(self, *words: str) -> None:
+        subprocess.run(words, check=True, capture_output=True)
