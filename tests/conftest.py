@@ -123,7 +123,8 @@ NEEDS = {
     "kuberay": Need(has_kuberay, "scripts/kube-cluster ray-operator", is_of_machine=True),
     "kubectl": Need(lambda: has_programs("kubectl"), "apt-get install kubernetes-client"),
     "slurm": Need(
-        lambda: has_programs("slurmctld", "slurmd", "sbatch"), "apt-get install munge slurmctld slurmd slurm-client"
+        lambda: has_programs("munged", "slurmctld", "slurmd", "sbatch"),
+        "apt-get install munge slurmctld slurmd slurm-client",
     ),
     "ray": Need(lambda: has_modules("ray"), "uv sync --extra ray"),
     "postgres": Need(has_postgres, "apt-get install postgresql"),

@@ -11,15 +11,21 @@ from functools import cache
 import pytest
 from ray_subject import RaySubject
 from rig import Rig
+from slurm_subject import SlurmSubject
 from subject import LocalSubject, Subject
 from virtual_subject import VirtualSubject
 
 from phalanx.backends.capability import Capability
 from phalanx.backends.ray.offer import LACKS
 
-SUBJECTS: dict[str, Callable[[], Subject]] = {"local": LocalSubject, "virtual": VirtualSubject, "ray": RaySubject}
+SUBJECTS: dict[str, Callable[[], Subject]] = {
+    "local": LocalSubject,
+    "virtual": VirtualSubject,
+    "ray": RaySubject,
+    "slurm": SlurmSubject,
+}
 
-NEEDS = ("ray",)
+NEEDS = ("ray", "slurm")
 """Backends that need more than the base install."""
 
 

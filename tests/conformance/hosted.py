@@ -1,6 +1,6 @@
 """A backend in a process of its own, which a test can kill as the kernel would.
 
-`python hosted.py DATA [RAY DRIVER]` reads requests and writes events, a line of JSON each.
+`python hosted.py DATA [slurm | RAY DRIVER]` reads requests and writes events, a line of JSON each.
 """
 
 from __future__ import annotations
@@ -15,15 +15,19 @@ from queue import SimpleQueue
 
 import msgspec
 
-from phalanx.backends.live import Adopted
+from phalanx.backends.live import Adopted, LiveBackend
 from phalanx.backends.local.backend import LocalBackend
 from phalanx.backends.local.host.cgroup import find_grounds
 from phalanx.backends.local.orders import Yard
+from phalanx.backends.slurm.backend import SlurmBackend
+from phalanx.backends.slurm.orders import NodeYard
+from phalanx.cluster.cluster import Cluster, Node
 from phalanx.protocol.action import Action
 from phalanx.protocol.event import Event
 from phalanx.workload.job import Job
 
 TURN_MS = 300
+CLUSTER = Cluster(tuple(Node(f"n{i}", (), 4, memory_mb=4096) for i in range(2)))
 
 
 class CarryOut(msgspec.Struct, tag=True):
@@ -52,13 +56,13 @@ Request = CarryOut | Adopt
 class HostedBackend:
     """Speaks to a backend in another process."""
 
-    def __init__(self, data: Path, jobs: dict[str, Job], *ray: str) -> None:
+    def __init__(self, data: Path, jobs: dict[str, Job], *how: str) -> None:
         self.wake: Callable[[], None] = lambda: None
         self._jobs = jobs
         self._events: deque[Event] = deque()
         self._adopted: SimpleQueue[None] = SimpleQueue()
         self._process = subprocess.Popen(
-            [sys.executable, __file__, str(data), *ray], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, __file__, str(data), *how], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -115,20 +119,22 @@ class HostedBackend:
                 self.wake()
 
 
-def opened(data: Path, jobs: dict[str, Job], ray: list[str]) -> LocalBackend:
-    if not ray:
+def opened(data: Path, jobs: dict[str, Job], how: list[str]) -> LiveBackend:
+    if not how:
         return LocalBackend(Yard(data, pens=find_grounds(), turn_ms=TURN_MS), jobs.__getitem__)
+    if how == ["slurm"]:
+        return SlurmBackend(NodeYard(data), jobs.__getitem__, CLUSTER)
     from phalanx.backends.ray.backend import RayBackend
     from phalanx.backends.ray.yard import RayYard
 
-    address, driver = ray
+    address, driver = how
     yard = RayYard(data, address=address, driver=Path(driver), site=data.name, nodes=("n0", "n1"))
     return RayBackend(yard, jobs.__getitem__)
 
 
-def main(data: Path, ray: list[str]) -> None:
+def main(data: Path, how: list[str]) -> None:
     jobs: dict[str, Job] = {}
-    backend = opened(data, jobs, ray)
+    backend = opened(data, jobs, how)
     lock = threading.Lock()
 
     def say(message: Event | Adopting) -> None:

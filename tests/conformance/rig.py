@@ -6,13 +6,15 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from hosted import CLUSTER
 from programs import Program
 from subject import PATIENCE_S, Subject
 
 from builders import a_job
+from phalanx.backends.capability import Capability
 from phalanx.backends.faulty import FaultyBackend
 from phalanx.backends.live import adoptable
-from phalanx.cluster.cluster import Cluster, Health, Node
+from phalanx.cluster.cluster import Health
 from phalanx.engine.state.journal import Journal
 from phalanx.engine.state.records import AttemptRecord, JobRecord, JobState
 from phalanx.engine.state.state import State
@@ -43,8 +45,8 @@ class Rig:
         self.journal = Journal()
         self.seen: list[Event] = []
         self._apart = apart
-        cluster = Cluster(tuple(Node(f"n{i}", (), 4, memory_mb=4096) for i in range(2)))
-        record(self.state, self.journal, ClusterDefined(cluster, "priority"), subject.now())
+        lacks = ("resize",) if not subject.offer.can(Capability.RESIZE) else ()
+        record(self.state, self.journal, ClusterDefined(CLUSTER, "priority", lacks=lacks), subject.now())
 
     def submit(self, name: str, program: Program, gpus: int = 1, count: int | tuple[int, int] = 1, **job: Any) -> Job:
         """Submits a job and takes a turn."""

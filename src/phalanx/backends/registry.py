@@ -16,12 +16,18 @@ from phalanx.errors import PhalanxError
 from phalanx.workload.job import Job, UnixIdentity
 
 GROUP = "phalanx.backends"
-"""An entry point of this group names a module that has `open_backend(Setting)` and `offer(Setting)`."""
+"""An entry point of this group names a module that has `open_backend(Setting)` and `offer(Setting)`, and, where the
+engine itself knows which nodes there are, `cluster()`.
+"""
 
 TURN_MS = 60_000
 """Gandiva's: long against what a switch costs, short for jobs that wait for their turn (Xiao et al., OSDI 2018)."""
 
-BUILT_IN = {"local": "phalanx.backends.local.entry", "ray": "phalanx.backends.ray.entry"}
+BUILT_IN = {
+    "local": "phalanx.backends.local.entry",
+    "ray": "phalanx.backends.ray.entry",
+    "slurm": "phalanx.backends.slurm.entry",
+}
 
 
 class UnknownBackend(PhalanxError):  # noqa: N818
@@ -82,6 +88,12 @@ def offer_of(name: str, setting: Setting) -> Offer:
     """What a backend could do here, without starting it."""
     offered = _module(name).offer  # type: ignore[attr-defined]
     return cast("Callable[[Setting], Offer]", offered)(setting)
+
+
+def cluster_of(name: str) -> Cluster | None:
+    """The cluster that a backend's engine says there is; None where it has to be told."""
+    described = getattr(_module(name), "cluster", None)
+    return cast("Callable[[], Cluster]", described)() if described is not None else None
 
 
 def _module(name: str) -> object:

@@ -9,9 +9,11 @@ from pathlib import Path
 from phalanx.backends.capability import Offer
 from phalanx.backends.local.orders import Yard
 from phalanx.backends.ray.backend import RayBackend
+from phalanx.backends.ray.nodes import cluster_of_ray
 from phalanx.backends.ray.offer import ray_offer, why_not
 from phalanx.backends.ray.yard import RayYard
 from phalanx.backends.registry import Setting
+from phalanx.cluster.cluster import Cluster
 from phalanx.errors import PhalanxError
 
 ADDRESS = "RAY_ADDRESS"
@@ -32,6 +34,11 @@ def open_backend(setting: Setting) -> RayBackend:
 def offer(setting: Setting) -> Offer:
     """What Ray can do."""
     return ray_offer()
+
+
+def cluster() -> Cluster:
+    """The nodes that Ray has."""
+    return cluster_of_ray(address())
 
 
 def address() -> str:

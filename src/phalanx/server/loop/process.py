@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from phalanx.backends.capability import Capability, Offer
 from phalanx.backends.live import FoundAttempt, History, LiveBackend, attempts_asked_for
-from phalanx.backends.registry import Setting, backend_names, offer_of, open_backend
+from phalanx.backends.registry import Setting, backend_names, cluster_of, offer_of, open_backend
 from phalanx.cluster.cluster import Cluster, flat
 from phalanx.cluster.formats.native import read_cluster
 from phalanx.engine.state.state import State
@@ -209,11 +209,9 @@ def _cluster_of(options: Options) -> Cluster:
         from phalanx.backends.local.host.machine import cluster_for, simulated_cluster
 
         return (simulated_cluster if options.simulate else cluster_for)(options.nodes, options.gpus)
-    if options.backend == "ray":
-        from phalanx.backends.ray.entry import address
-        from phalanx.backends.ray.nodes import cluster_of_ray
-
-        return cluster_of_ray(address())
+    known = None if options.backend == "rehearsal" else cluster_of(options.backend)
+    if known is not None:
+        return known
     return flat(options.nodes or 1, options.gpus or 8)
 
 

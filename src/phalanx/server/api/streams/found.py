@@ -18,7 +18,7 @@ from phalanx.server.api.context import Context
 from phalanx.server.api.described import READ, answers, content
 from phalanx.server.api.models.found import FoundListModel
 from phalanx.server.api.pages import as_list
-from phalanx.server.api.streams.logs import read_log
+from phalanx.server.api.streams.logs import is_there, read_log
 from phalanx.server.refusal import Refusal
 
 router = APIRouter(tags=["jobs"])
@@ -45,7 +45,7 @@ async def read_found_logs(
     if found not in paths:
         raise Refusal("not_found", f"no attempt {found!r} was found")
     path = Path(paths[found], f"{rank}.{stream}")
-    if not path.is_file():
+    if not is_there(path):
         raise Refusal("not_found", f"{found} has no task of rank {rank} that has printed anything")
     return StreamingResponse(read_log(context, account.user, path, 0), media_type="text/plain; charset=utf-8")
 

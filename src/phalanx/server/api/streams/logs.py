@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 
+from phalanx.backends.local.logs.files import read_piece, where
 from phalanx.server.api.auth import SignedIn, WorkerContext
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import READ, content
@@ -41,7 +42,7 @@ async def read_logs(
     item = await find(job, account, context)
     number = number_of(item, attempt)
     path = context.options.file("jobs", item["id"], str(number), f"{rank}.{stream}")
-    if not follow and not await context.of_file(account.user, path.is_file):
+    if not follow and not await context.of_file(account.user, is_there, path):
         raise Refusal(
             "not_found", f"attempt {item['id']}/{number} has no task of rank {rank} that has printed anything"
         )
@@ -103,13 +104,14 @@ async def has_ended(context: Context, job: str, attempt: int) -> bool:
 
 
 def _piece(path: Path, offset: int, size: int) -> bytes:
-    try:
-        with path.open("rb") as file:
-            file.seek(offset)
-            return file.read(size)
-    except FileNotFoundError:
-        return b""
+    return read_piece(where(path), offset, size)
 
 
 def _size(path: Path) -> int:
-    return path.stat().st_size if path.is_file() else 0
+    found = where(path)
+    return found.stat().st_size if found.is_file() else 0
+
+
+def is_there(path: Path) -> bool:
+    """Whether a task has a log, in the folder of its attempt or of its node."""
+    return where(path).is_file()

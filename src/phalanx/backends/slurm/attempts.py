@@ -1,0 +1,466 @@
+"""All attempts on Slurm: submitted once, followed to their end, and found again after a restart."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from phalanx.backends.live import Adopted
+from phalanx.backends.local.attempt_files import Answer, AttemptState, Ending
+from phalanx.backends.local.endings import LOST, OUTCOMES, STOPPED, event_of
+from phalanx.backends.local.fence import Fence
+from phalanx.backends.local.folder import new_state
+from phalanx.backends.local.host.unix_user import task_ids
+from phalanx.backends.local.orders import tasks_by_role
+from phalanx.backends.local.unknown_attempts import put_away, strays_of
+from phalanx.backends.slurm import jobs as slurm
+from phalanx.backends.slurm.attempt import Key, SlurmAttempt, read_attempt
+from phalanx.backends.slurm.commands import SlurmDown, SlurmError, run
+from phalanx.backends.slurm.endings import answer_to, ending_of, failed_start, start_failure
+from phalanx.backends.slurm.jobs import GONE, RUNNING, SlurmJob
+from phalanx.backends.slurm.node_agent import ask_to_stop
+from phalanx.backends.slurm.orders import NodeYard, write_orders
+from phalanx.backends.slurm.reports import last_line
+from phalanx.backends.slurm.request import sbatch_arguments, shares_of
+from phalanx.backends.slurm.script import batch_script
+from phalanx.cluster.cluster import Node
+from phalanx.errors import PhalanxError
+from phalanx.protocol.action import Action, ActionId, Start, Stop
+from phalanx.protocol.event import AttemptEnded, DevicesAssigned, Done, Event, Failed
+from phalanx.workload.job import Job
+
+PENDING_PATIENCE_S = 120.0
+"""How long Slurm may keep an attempt pending: its nodes were free when it was planned, and others may need a word."""
+
+LEAVING_S = 5.0
+"""How long after its grace an attempt is left to end by itself, before Slurm is told to end it."""
+
+RESTORED_GRACE_MAX_S = 600.0
+"""A server that was restored takes no work before what it does not know has ended: it waits no longer than this."""
+
+LAST = 1 << 30
+"""The number of a stop that no engine asked for: it comes after all other actions."""
+
+log = logging.getLogger(__name__)
+
+
+class SlurmAttempts:
+    """Works in one thread. What happens is handed to `emit`."""
+
+    def __init__(
+        self,
+        yard: NodeYard,
+        jobs: Callable[[str], Job],
+        nodes: Mapping[str, Node],
+        addresses: Callable[[], Mapping[str, str]],
+        emit: Callable[[list[Event]], None],
+    ) -> None:
+        self._yard = yard
+        self._jobs = jobs
+        self._nodes = nodes
+        self._addresses = addresses
+        self._hand_over = emit
+        self._fence = Fence(yard.data)
+        self._mark = f"phalanx:{_own_name(yard)}:"
+        self.live: dict[Key, SlurmAttempt] = {}
+
+    def close(self) -> None:
+        """Lets another server work here."""
+        self._fence.close()
+
+    @property
+    def are_moving(self) -> bool:
+        """Whether something is about to change that is worth a look soon."""
+        return any(each.state != RUNNING or each.start or each.is_leaving for each in self.live.values())
+
+    def carry_out(self, action: Action, now: int) -> None:
+        """Has an action done, or answers why not."""
+        self._see_to(action, now, self._fence.refuses)
+
+    def look(self, with_slurm: bool) -> None:
+        """Looks at what the nodes have put down and, `with_slurm`, asks Slurm."""
+        reported = [each for each in list(self.live.values()) if self._look_at_nodes(each)]
+        asked = list(self.live.values()) if with_slurm else reported
+        known = [each for each in asked if each.slurm_id]
+        if known:
+            found = slurm.ask_jobs(each.slurm_id for each in known)
+            for each in known:
+                self._follow(each, found[each.slurm_id])
+        for each in list(self.live.values()) if with_slurm else ():
+            self._push(each)
+
+    def adopt(self, attempts: Iterable[Adopted], now: int) -> None:
+        """Takes over what runs, tells what has ended, and ends what belongs to no known attempt."""
+        present = {(each.job, each.attempt): each for each in attempts}
+        if self._yard.history.restored:
+            self._settle_restored(present, now)
+        for key in list(self._fence.marked()):
+            if key not in present:
+                self._end_stray(*key)
+        for each in present.values():
+            self._adopt(each, now)
+
+    def _see_to(self, action: Action, now: int, refuses: Callable[[ActionId], str]) -> None:
+        try:
+            refusal = refuses(action.id)
+            if refusal:
+                self._emit(Failed(action.id, refusal, retryable=False))
+            elif isinstance(action, Start):
+                self._start(action, now)
+            elif isinstance(action, Stop):
+                self._stop(action)
+            else:
+                word = type(action).__name__.lower()
+                self._emit(Failed(action.id, f"{word}: not possible on Slurm", retryable=False))
+        except SlurmDown as error:
+            # It is asked for again until Slurm answers.
+            log.warning("%s", error)
+        except PhalanxError as error:
+            self._emit(Failed(action.id, str(error), retryable=False))
+        except OSError as error:
+            self._emit(Failed(action.id, f"{error.filename or 'this machine'}: {error.strerror}", retryable=True))
+        except Exception as error:
+            # A fault of ours must not end the thread, and with it every other job's news.
+            log.exception("%s", action)
+            self._emit(Failed(action.id, f"a fault of the Slurm backend: {error!r}", retryable=False))
+
+    def _start(self, action: Start, now: int) -> None:
+        """Starts an attempt once, however often it is asked for."""
+        key = (action.id.job, action.id.attempt)
+        folder = self._yard.folder(*key)
+        state = folder.state()
+        if state is not None and (state["ending"] is not None or state["answers"]):
+            self._answer_again(action, state)
+            return
+        if key in self.live:
+            return
+        job = self._jobs(action.id.job)
+        self._end_older(action.id)
+        shares = shares_of(job, action.placement, self._nodes)
+        write_orders(self._yard, action, job, self._addresses(), now)
+        comment = f"{self._mark}{key[0]}/{key[1]}"
+        tasks = tasks_by_role(job.gang.roles)
+        booked = [(slot.node, tasks[slot.role]) for slot in action.placement.slots]
+        attempt = SlurmAttempt(
+            *key,
+            folder,
+            action.placement.slots,
+            sbatch_arguments(job, shares, comment, folder.path, task_ids(self._yard.identity(job))),
+            action.id,
+            _sum((node, task.cpus_milli) for node, task in booked),
+            _sum((node, task.memory_mb) for node, task in booked),
+            parts=len(shares),
+            sought=True,
+        )
+        folder.write_state(replace_newest(new_state(), action.id.seq))
+        attempt.put_down()
+        self._fence.mark(*key)
+        self.live[key] = attempt
+        self._push(attempt)
+
+    def _push(self, attempt: SlurmAttempt) -> None:
+        """Brings an attempt on as far as Slurm lets us: submitted, released, or ended."""
+        try:
+            self._submit(attempt)
+            self._release(attempt)
+            self._end_in_time(attempt)
+        except SlurmDown as error:
+            log.warning("job %s: %s", attempt.job, error)
+        except SlurmError as error:
+            self._refused(attempt, str(error))
+
+    def _submit(self, attempt: SlurmAttempt) -> None:
+        if attempt.slurm_id or attempt.key not in self.live:
+            return
+        if not attempt.sought:
+            # It is unknown what became of the last try: a second job would be one too many.
+            comment = f"{self._mark}{attempt.job}/{attempt.attempt}"
+            found = [job for job in slurm.find_by_comment(comment) if job.comment == comment]
+            attempt.slurm_id, attempt.sought = (found[0].id if found else ""), True
+        if not attempt.slurm_id and attempt.is_leaving:
+            self._finish(attempt, SlurmJob("", GONE))
+            return
+        if not attempt.slurm_id:
+            attempt.sought = False
+            told = run(attempt.argv, batch_script(attempt.folder.path, attempt.parts))
+            attempt.slurm_id = told.strip().partition(";")[0]
+        attempt.sought = True
+        attempt.put_down()
+
+    def _release(self, attempt: SlurmAttempt) -> None:
+        if attempt.slurm_id and not attempt.released and not attempt.is_leaving:
+            slurm.release(attempt.slurm_id)
+            attempt.released, attempt.since_s = True, time.monotonic()
+            attempt.put_down()
+
+    def _refused(self, attempt: SlurmAttempt, reason: str) -> None:
+        """Slurm does not take it, and will not."""
+        if attempt.start is None or attempt.slurm_id:
+            log.warning("job %s: %s", attempt.job, reason)
+            return
+        attempt.failure = failed_start(attempt.start, f"Slurm refused the job: {reason}", retryable=False)
+        self._finish(attempt, SlurmJob("", GONE))
+
+    def _stop(self, action: Stop) -> None:
+        attempt = self.live.get((action.id.job, action.id.attempt))
+        if attempt is None:
+            self._answer_for(action)
+            return
+        # What has started by now is told first.
+        self._look_at_nodes(attempt)
+        if action.id not in attempt.stops:
+            attempt.stops.append(action.id)
+        folder = attempt.folder.path
+        ask_to_stop(folder, action.id.term, action.id.seq, action.grace_ms, action.reason)
+        # What has not started has nothing to save.
+        grace_s = action.grace_ms / 1000 + LEAVING_S if attempt.start is None else 0.0
+        until_s = time.monotonic() + grace_s
+        attempt.kill_at_s = until_s if attempt.kill_at_s is None else min(until_s, attempt.kill_at_s)
+        attempt.put_down()
+        self._hasten(attempt)
+
+    def _hasten(self, attempt: SlurmAttempt) -> None:
+        """Ends what has not begun, and has what runs look at what it is asked."""
+        if not attempt.slurm_id:
+            self._push(attempt)
+        elif attempt.start is None:
+            slurm.hurry(attempt.slurm_id)
+        else:
+            slurm.cancel(attempt.slurm_id)
+
+    def _end_in_time(self, attempt: SlurmAttempt) -> None:
+        """Ends in Slurm what is to end and does not, and what Slurm keeps pending for too long."""
+        now_s = time.monotonic()
+        if not attempt.slurm_id or attempt.key not in self.live:
+            return
+        is_overdue = attempt.kill_at_s is not None and now_s > attempt.kill_at_s
+        is_undone = attempt.failure is not None and attempt.kill_at_s is None
+        if is_overdue or is_undone:
+            slurm.cancel(attempt.slurm_id)
+            attempt.kill_at_s = now_s + LEAVING_S
+
+    def _look_at_nodes(self, attempt: SlurmAttempt) -> bool:
+        """Takes on what its nodes say; whether all tasks are over, so that Slurm is worth asking."""
+        states = attempt.reports.look()
+        if attempt.start is not None and not attempt.is_leaving:
+            answers = [answer_to(state, attempt.start.seq) for state in states.values()]
+            failed = [answer for answer in answers if answer is not None and not answer["ok"]]
+            if failed:
+                self._give_up(attempt, failed[0])
+            elif all(answer is not None for answer in answers):
+                self._started(attempt)
+        ends = [state["ending"] for state in states.values() if state is not None and state["ending"] is not None]
+        return len(ends) == len(states) or any(end["outcome"] == "failed" for end in ends)
+
+    def _give_up(self, attempt: SlurmAttempt, why: Answer) -> None:
+        """Undoes a start: it is told once Slurm has ended the job."""
+        attempt.failure = why
+        attempt.put_down()
+        self._push(attempt)
+
+    def _started(self, attempt: SlurmAttempt) -> None:
+        assert attempt.start is not None
+        devices = attempt.reports.devices()
+        given = tuple(
+            replace(slot, node=devices[slot.rank][0], devices=devices[slot.rank][1])
+            for slot in attempt.slots
+            if slot.rank in devices
+        )
+        answer = Answer(term=attempt.start.term, seq=attempt.start.seq, ok=True, reason="", retryable=True, node="")
+        state = attempt.folder.state() or new_state()
+        attempt.folder.write_state({**state, "phase": "running", "answers": [*state["answers"], answer]})
+        start, attempt.start, attempt.given = attempt.start, None, given
+        attempt.put_down()
+        if len(given) == len(attempt.slots) and given != attempt.slots:
+            self._emit(DevicesAssigned(attempt.job, attempt.attempt, given))
+        self._emit(Done(start))
+
+    def _follow(self, attempt: SlurmAttempt, job: SlurmJob) -> None:
+        """Takes on what Slurm says of an attempt."""
+        attempt.state = job.state
+        if job.is_over:
+            attempt.reports.look()
+            self._look_at_nodes(attempt)
+            self._finish(attempt, job)
+        elif job.state == RUNNING and sorted(job.nodes) != sorted(attempt.nodes) and attempt.start is not None:
+            where = f"Slurm gave it {', '.join(job.nodes)} in place of {', '.join(attempt.nodes)}"
+            self._give_up(attempt, failed_start(attempt.start, where))
+        elif job.is_pending and attempt.released and attempt.start is not None:
+            self._mind_pending(attempt, job)
+
+    def _mind_pending(self, attempt: SlurmAttempt, job: SlurmJob) -> None:
+        assert attempt.start is not None
+        if attempt.failure is None and time.monotonic() - attempt.since_s > PENDING_PATIENCE_S:
+            waited = f"Slurm kept job {job.id} pending for {PENDING_PATIENCE_S:g} s ({job.reason})"
+            self._give_up(attempt, failed_start(attempt.start, waited))
+
+    def _finish(self, attempt: SlurmAttempt, job: SlurmJob) -> None:
+        """Puts down and tells how an attempt ended, once Slurm has given its devices back."""
+        states = attempt.reports.look()
+        answers: list[Answer] = []
+        ending: Ending | None = None
+        if attempt.start is not None:
+            said = last_line(f"{attempt.folder.path}/slurm.out")
+            why = attempt.failure or start_failure(states, attempt.start, job, said)
+            if attempt.stops and attempt.failure is None:
+                why = failed_start(attempt.start, "stopped while it was starting")
+            if why is not None:
+                answers.append(why)
+                ending = Ending(outcome="unstarted", exit_code=0, reason=why["reason"])
+        if attempt.stops:
+            ending = STOPPED if attempt.start else Ending(outcome="stopped", exit_code=0, reason="stopped")
+        answers += [
+            Answer(term=stop.term, seq=stop.seq, ok=True, reason="", retryable=True, node="") for stop in attempt.stops
+        ]
+        ending = ending or ending_of(states, job)
+        state = attempt.folder.close(answers, ending)
+        self._forget(attempt)
+        if not attempt.stray:
+            self._tell(attempt.key, answers, state["ending"] or ending)
+
+    def _tell(self, key: Key, answers: Iterable[Answer], ending: Ending | None) -> None:
+        events: list[Event] = [event_of(*key, answer) for answer in answers if answer["seq"] != LAST]
+        if ending is not None and ending["outcome"] in OUTCOMES:
+            cause = ending["reason"].partition(":")[0].partition(" ")[0] or "exit"
+            events.append(
+                AttemptEnded(
+                    *key,
+                    OUTCOMES[ending["outcome"]],
+                    ending["exit_code"],
+                    ending["reason"],
+                    cause,
+                    ending.get("ended_ms"),
+                )
+            )
+        self._emit(*events)
+
+    def _forget(self, attempt: SlurmAttempt) -> None:
+        self.live.pop(attempt.key, None)
+        self._fence.unmark(*attempt.key)
+
+    def _answer_for(self, action: Stop) -> None:
+        """Answers a stop of what does not run."""
+        folder = self._yard.folder(action.id.job, action.id.attempt)
+        folder.make()
+        done = Answer(term=action.id.term, seq=action.id.seq, ok=True, reason="", retryable=True, node="")
+        self._answer_again(action, folder.close([done], STOPPED))
+        self._fence.unmark(action.id.job, action.id.attempt)
+
+    def _answer_again(self, action: Action, state: AttemptState) -> None:
+        known = [answer for answer in state["answers"] if answer["seq"] == action.id.seq]
+        if known:
+            self._emit(*(event_of(action.id.job, action.id.attempt, answer) for answer in known))
+        elif action.id.seq < state["newest"] or state["ending"] is not None:
+            reason = f"action {state['newest']} of this attempt came first"
+            self._emit(Failed(action.id, reason, retryable=False))
+
+    def _end_older(self, action: ActionId) -> None:
+        """Nothing of an older attempt may run beside a newer one, even if it is not known any more."""
+        for key, attempt in list(self.live.items()):
+            if key[0] == action.job and key[1] < action.attempt and not attempt.is_leaving:
+                self._stop(Stop(ActionId(action.term, *key, LAST), 0, "superseded"))
+
+    def _adopt(self, adopted: Adopted, now: int) -> None:
+        key = (adopted.job, adopted.attempt)
+        folder = self._yard.folder(*key)
+        state = folder.state()
+        awaits_start = any(isinstance(action, Start) for action in adopted.in_flight)
+        if state is not None and state["ending"] is not None:
+            self._tell(key, state["answers"], state["ending"])
+        elif state is not None or not awaits_start:
+            self._resume(adopted, state)
+        for action in adopted.in_flight:
+            # A leader that takes over stands in for what older leaders have asked for.
+            self._see_to(action, now, self._fence.outdated)
+
+    def _resume(self, adopted: Adopted, state: AttemptState | None) -> None:
+        """Goes on with an attempt from its paper."""
+        key = (adopted.job, adopted.attempt)
+        folder = self._yard.folder(*key)
+        attempt = read_attempt(*key, folder) if state is not None else None
+        if attempt is None:
+            if state is None or not any(isinstance(action, Start) for action in adopted.in_flight):
+                folder.make()
+                self._tell(key, (), folder.close([], LOST)["ending"])
+            return
+        attempt.since_s = time.monotonic()
+        if attempt.start is None:
+            self._tell_devices(attempt)
+        if attempt.stops:
+            attempt.kill_at_s = time.monotonic() + self._jobs(attempt.job).grace_ms / 1000 + LEAVING_S
+        self.live[key] = attempt
+        self._fence.mark(*key)
+
+    def _tell_devices(self, attempt: SlurmAttempt) -> None:
+        """Tells the devices of an attempt that has started; the news may have been lost with the server."""
+        devices = attempt.reports.devices()
+        attempt.given = tuple(
+            replace(slot, devices=devices[slot.rank][1]) if slot.rank in devices else slot for slot in attempt.slots
+        )
+        if attempt.given != attempt.slots:
+            self._emit(DevicesAssigned(attempt.job, attempt.attempt, attempt.given))
+
+    def _end_stray(self, job: str, attempt: int, grace_ms: int = 0) -> SlurmAttempt | None:
+        """Ends what may run for an attempt that is not known; nothing of it is told."""
+        found = read_attempt(job, attempt, self._yard.folder(job, attempt))
+        if found is None:
+            self._fence.unmark(job, attempt)
+            return None
+        found.start, found.stops, found.failure, found.stray = None, [], None, True
+        self.live[found.key] = found
+        ask_to_stop(found.folder.path, 0, LAST, grace_ms, "unknown")
+        found.kill_at_s = time.monotonic() + grace_ms / 1000 + LEAVING_S
+        return found
+
+    def _settle_restored(self, present: Mapping[Key, Adopted], now: int) -> None:
+        """Ends what a restored store does not know, waits for that, and puts its folders away."""
+        strays = list(strays_of(self._yard, present))
+        unknown = {(stray.job, stray.attempt) for stray in strays}
+        running = list(self._fence.marked())
+        ended = [key for key in running if key in unknown or key not in present]
+        grace_ms = 0
+        for key in ended:
+            order = read_attempt(*key, self._yard.folder(*key))
+            if order is not None:
+                self._end_stray(*key, grace_ms=30_000)
+                grace_ms = 30_000
+        deadline_s = time.monotonic() + min(grace_ms / 1000 + 6 * LEAVING_S, RESTORED_GRACE_MAX_S)
+        while any(key in self.live for key in ended) and time.monotonic() < deadline_s:
+            self.look(with_slurm=True)
+            time.sleep(0.2)
+        for stray in strays:
+            self._yard.history.found(put_away(self._yard, stray, (stray.job, stray.attempt) in running, now))
+
+    def _emit(self, *events: Event) -> None:
+        if events:
+            self._hand_over(list(events))
+
+
+def replace_newest(state: AttemptState, newest: int) -> AttemptState:
+    """A state in which an action was taken on."""
+    state["newest"] = newest
+    return state
+
+
+def _sum(parts: Iterable[tuple[str, int]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for node, amount in parts:
+        found[node] = found.get(node, 0) + amount
+    return found
+
+
+def _own_name(yard: NodeYard) -> str:
+    """What tells jobs of this server apart from those of another, for as long as its folder is there."""
+    path = yard.backend / "slurm-name"
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        name = secrets.token_hex(6)
+        draft = path.with_suffix(".new")
+        draft.write_text(name)
+        os.replace(draft, path)
+        return name

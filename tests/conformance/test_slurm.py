@@ -1,0 +1,198 @@
+"""What is particular to Slurm: it chooses devices, has other users, operators and moods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from programs import Program
+from rig import Rig
+from slurm_subject import SlurmSubject, cluster, renew
+
+from builders import a_job
+from phalanx.backends.slurm import attempts, jobs
+from phalanx.backends.slurm.commands import SlurmDown, run
+from phalanx.cluster.cluster import Health
+from phalanx.engine.state.records import JobState
+from phalanx.placement.placement import Placement, Slot
+from phalanx.protocol.action import ActionId, Start, Stop
+from phalanx.protocol.event import DevicesAssigned, Done, Event, Failed, ForeignUse, NodeHealthChanged
+from slurm_cluster import SlurmCluster
+
+pytestmark = pytest.mark.needs("slurm")
+
+START = ActionId(1, "a", 1, 0)
+
+
+@pytest.fixture
+def slurm() -> Iterator[SlurmCluster]:
+    found = cluster()
+    yield found
+    found.clear()
+    found.settle()
+
+
+@pytest.fixture
+def another_cluster_after() -> Iterator[None]:
+    """Has the cases behind this one have a cluster of their own."""
+    yield
+    renew()
+
+
+@pytest.fixture
+def rig(slurm: SlurmCluster) -> Iterator[Rig]:
+    subject = SlurmSubject()
+    yield Rig(subject)
+    subject.close()
+
+
+def start(rig: Rig, *slots: tuple[str, tuple[int, ...]], program: Program = Program.FOREVER, **job: object) -> Event:
+    """Starts job `a` without the engine; the answer."""
+    rig.subject.job(a_job("a", 1, (1, 8), **job), program)  # type: ignore[arg-type]
+    placed = tuple(Slot(rank, "worker", node, devices) for rank, (node, devices) in enumerate(slots))
+    return rig.ask(Start(START, Placement(placed)))
+
+
+def heard(rig: Rig, event: Event) -> None:
+    """Waits until an event has come."""
+    rig.until(lambda: event in rig.seen)
+
+
+def test_the_devices_that_slurm_chose_are_told_before_the_start_is_done(rig: Rig, slurm: SlurmCluster) -> None:
+    other = slurm.submit("sleep 600", "--gres=gpu:2", "--nodelist=n0", "--mem=100")
+    slurm.until(lambda: slurm.state(other) == "RUNNING", "the other job runs")
+    assert start(rig, ("n0", (0, 1))) == Done(START)
+    assert DevicesAssigned("a", 1, (Slot(0, "worker", "n0", (2, 3)),)) in rig.seen
+    env = rig.subject.processes("a")
+    assert env
+    assert (rig.subject.data / "jobs/a/1/nodes/n0/order.json").read_text().count('"CUDA_VISIBLE_DEVICES": "2,3"') == 1  # type: ignore[attr-defined]
+
+
+def test_a_gang_with_different_counts_of_gpus_a_node_is_one_hetjob(rig: Rig, slurm: SlurmCluster) -> None:
+    assert start(rig, ("n0", (0,)), ("n0", (1,)), ("n0", (2,)), ("n1", (0,))) == Done(START)
+    assert rig.subject.living("a") == 4
+    assert len(slurm.run("squeue", "-h", "-o", "%i").split()) == 2
+    stop = ActionId(1, "a", 1, 1)
+    assert rig.ask(Stop(stop, 3_000, "cancelled")) == Done(stop)
+    assert rig.subject.living("a") == 0
+    assert not slurm.jobs()
+
+
+def test_what_other_users_hold_is_told_and_given_back(rig: Rig, slurm: SlurmCluster) -> None:
+    other = slurm.submit("sleep 600", "--gres=gpu:3", "--nodelist=n1", "--mem=1000", "--cpus-per-task=5")
+    heard(rig, ForeignUse("n1", (0, 1, 2), 0, 5_000, 1_000))
+    slurm.run("scancel", other)
+    heard(rig, ForeignUse("n1"))
+
+
+def test_a_job_waits_for_what_another_user_holds_and_starts_then(rig: Rig, slurm: SlurmCluster) -> None:
+    other = slurm.submit("sleep 600", "--gres=gpu:3", "--nodelist=n1", "--mem=1000")
+    rig.until(lambda: rig.state.foreign)
+    rig.submit("a", Program.FOREVER, gpus=4, count=2)
+    assert rig.record("a").attempt is None
+    slurm.run("scancel", other)
+    rig.until(rig.is_in("a", JobState.RUNNING))
+
+
+def test_operators_drain_and_fail_nodes(rig: Rig, slurm: SlurmCluster) -> None:
+    slurm.run("scontrol", "update", "nodename=n1", "state=drain", "reason=fan broken")
+    rig.until(lambda: any(isinstance(event, NodeHealthChanged) for event in rig.seen))
+    told = next(event for event in rig.seen if isinstance(event, NodeHealthChanged))
+    assert (told.node, told.health) == ("n1", Health.DRAINING)
+    assert "fan broken" in told.reason
+    slurm.run("scontrol", "update", "nodename=n1", "state=down", "reason=gone")
+    rig.until(lambda: rig.seen[-1:] and getattr(rig.seen[-1], "health", None) is Health.FAILED)
+    slurm.run("scontrol", "update", "nodename=n1", "state=resume")
+    heard(rig, NodeHealthChanged("n1", Health.HEALTHY))
+
+
+@pytest.mark.usefixtures("another_cluster_after")
+def test_what_runs_goes_on_while_slurm_is_down_and_its_end_is_told_afterwards(rig: Rig, slurm: SlurmCluster) -> None:
+    rig.run("a", Program.FOREVER)
+    slurm.stop_controller()
+    rig.submit("b", Program.SUCCEED)
+    rig.cancel("a")
+    rig.until(lambda: rig.subject.living("a") == 0)
+    assert rig.record("a").final is None
+    slurm.start_controller()
+    assert rig.finish("a").final is JobState.CANCELLED
+    assert rig.finish("b").final is JobState.SUCCEEDED
+    # A controller that has just come back starts jobs on nodes that it does not know yet; they are made up for.
+    assert len(rig.endings("b")) == 1
+
+
+def test_nothing_is_lost_while_munge_is_down(rig: Rig, slurm: SlurmCluster) -> None:
+    slurm.stop_munge()
+    rig.submit("a", Program.SUCCEED)
+    rig.turn()
+    slurm.start_munge()
+    assert rig.finish("a").final is JobState.SUCCEEDED
+    assert rig.record("a").attempts == 1
+
+
+def test_a_submission_of_which_the_answer_got_lost_is_found_again(
+    rig: Rig, slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = iter([True])
+
+    def lossy(argv: list[str], text: str = "") -> str:
+        told = run(argv, text)
+        if next(losses, False):
+            raise SlurmDown("sbatch did not answer")
+        return told
+
+    monkeypatch.setattr(attempts, "run", lossy)
+    assert start(rig, ("n0", (0,))) == Done(START)
+    assert rig.subject.living("a") == 1
+    assert len(slurm.jobs()) == 1
+
+
+def test_a_job_that_slurm_refuses_fails_for_good_with_its_words(rig: Rig) -> None:
+    answer = start(rig, ("n0", (0,)), labels=(("slurm/partition", "nosuch"),))
+    assert isinstance(answer, Failed)
+    assert not answer.retryable
+    assert "invalid partition specified: nosuch" in answer.reason
+
+
+def test_a_job_that_slurm_keeps_pending_is_given_back_with_slurms_reason(
+    rig: Rig, slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempts, "PENDING_PATIENCE_S", 1.0)
+    other = slurm.submit("sleep 600", "--gres=gpu:4", "--nodelist=n0", "--mem=100")
+    slurm.until(lambda: slurm.state(other) == "RUNNING", "the other job runs")
+    answer = start(rig, ("n0", (0,)))
+    assert isinstance(answer, Failed)
+    assert answer.retryable
+    assert "pending for 1 s" in answer.reason
+    slurm.until(lambda: len(slurm.jobs()) == 1, "our job has left Slurm")
+
+
+def test_an_allocation_on_other_nodes_is_given_back(
+    rig: Rig, slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def meddle(job: str) -> None:
+        run(["scontrol", "update", f"JobId={job}", "ReqNodeList=n1"])
+        run(["scontrol", "release", job])
+
+    monkeypatch.setattr(jobs, "release", meddle)
+    answer = start(rig, ("n0", (0,)))
+    assert isinstance(answer, Failed)
+    assert "n1" in answer.reason
+    assert rig.subject.living("a") == 0
+
+
+def test_a_job_that_an_operator_cancels_in_slurm_has_failed(rig: Rig, slurm: SlurmCluster) -> None:
+    rig.run("a", Program.FOREVER)
+    slurm.run("scancel", *slurm.jobs())
+    assert rig.finish("a").final is JobState.FAILED
+    assert "cancelled in Slurm, not by phalanx" in rig.record("a").end_reason
+
+
+def test_parts_of_gpus_are_refused(rig: Rig) -> None:
+    rig.subject.job(a_job("a"), Program.FOREVER)
+    from phalanx.cluster.device import Mode, Portion
+
+    slot = Slot(0, "worker", "n0", (0,), Portion(Mode.MPS, 500, 0))
+    answer = rig.ask(Start(START, Placement((slot,))))
+    assert isinstance(answer, Failed)
+    assert not answer.retryable
