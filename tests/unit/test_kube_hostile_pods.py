@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from kube_objects import as_pod, node, pod
 from kube_turns import Site
+from phalanx.kube.api.reflector import Changed
+from phalanx.kube.gangs.groups import VOLCANO
+from phalanx.kube.objects.group import PodGroup
 from phalanx.kube.pods.words import WORDS_MAX
 
 ZONE = "topology.kubernetes.io/zone"
@@ -151,3 +155,56 @@ def test_a_pod_that_says_as_much_as_is_looked_through_is_scheduled() -> None:
         [as_pod(pod("p", affinity={"nodeAffinity": {REQUIRED: term}}))],
     )
     assert len(site.asked.binds) == 1
+
+
+def never_on(value: str) -> dict[str, Any]:
+    term = {"matchExpressions": [{"key": "k", "operator": "NotIn", "values": [value]}]}
+    return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [term]}}}
+
+
+def test_a_namespace_with_more_affinities_than_are_looked_at_waits_for_itself_alone() -> None:
+    """Every node is told of each of them."""
+    theirs = [as_pod(pod(f"p{i:03}", 16, namespace="other", affinity=never_on(f"v{i}"))) for i in range(300)]
+    site = Site(1, theirs)
+    assert "pending pods of namespace other have more than 128 different required node affinities" in "".join(
+        site.asked.lines[name] for name in ("p128", "p299")
+    )
+    assert "could ever hold it" in site.asked.lines["p000"]
+    site.say(as_pod(pod("good", 4, affinity=never_on("v1"))))
+    assert [list(places) for _, _, places in site.asked.binds] == [["good"]]
+    fits = as_pod(pod("fits", 4, namespace="other", affinity=never_on("last")))
+    site.say(fits)
+    assert "more than 128" in site.asked.lines["fits"]
+    site.say(*theirs[:200], gone=True)
+    assert [list(places) for _, _, places in site.asked.binds[1:]] == [["fits"]]
+
+
+def test_a_namespace_with_more_host_ports_than_are_looked_at_waits_for_itself_alone() -> None:
+    def listening(name: str, first: int, **fields: Any) -> dict[str, Any]:
+        written = pod(name, **fields)
+        ports = [{"containerPort": i, "hostPort": i, "protocol": "TCP"} for i in range(first, first + 100)]
+        written["spec"]["containers"][0]["ports"] = ports
+        return written
+
+    site = Site(1, [as_pod(listening(f"p{i}", 1 + 100 * i, gpus=16, namespace="other")) for i in range(100)])
+    assert "more than 128 different host ports" in site.asked.lines["p99"]
+    assert len(site.mirror.particulars.ports()) == 128
+    site.say(as_pod(listening("good", 9000)))
+    assert [list(places) for _, _, places in site.asked.binds] == [["good"]]
+
+
+@pytest.mark.parametrize(
+    ("spec", "line"),
+    [
+        ({"subGroupPolicy": [{"name": f"p{i}"} for i in range(65)]}, "spec.subGroupPolicy beyond 64"),
+        ({"minTaskMember": {f"t{i}": 0 for i in range(501)}}, "spec.minTaskMember beyond 500"),
+    ],
+)
+def test_a_group_that_says_more_than_is_looked_through_for_each_pod_is_told_so(spec: Any, line: str) -> None:
+    group = msgspec.convert({"metadata": {"name": "v", "namespace": "default"}, "spec": spec}, PodGroup)
+    site = Site(1)
+    site.mirror.take(Changed(VOLCANO, group))
+    (member,) = annotated("scheduling.k8s.io/group-name", "v")
+    site.say(as_pod(member), as_pod(pod("good")))
+    assert [list(places) for _, _, places in site.asked.binds] == [["good"]]
+    assert line in site.asked.lines["p"]

@@ -10,6 +10,8 @@ import pytest
 from kube_objects import as_group, as_node, as_pod, group, node, pod
 from kube_turns import Site, gang, on
 from phalanx.cluster.cluster import Health
+from phalanx.engine.state.journal import Journal
+from phalanx.engine.turn import verify
 from phalanx.kube.api.reflector import Changed
 from phalanx.kube.binder import Evicted
 from phalanx.kube.gangs.groups import NATIVE, PLUGINS
@@ -266,6 +268,45 @@ def test_a_pod_with_the_name_of_one_that_was_deleted_is_bound_in_its_place() -> 
     site.say(as_pod(pod("g1", 8, "g"), uid="another"))
     assert site.asked.binds[-1][2] == {"g1": "n1"}
     assert len(site.asked.binds) == 2
+
+
+@pytest.mark.parametrize(("phase", "minutes"), [("Failed", 10), ("Succeeded", 1)])
+def test_places_of_pods_that_have_ended_are_given_back_after_a_while(phase: str, minutes: int) -> None:
+    """One pod that stays would hold the devices of all others for as long, and no quota would count them."""
+    pods = gang(4, 4)
+    site = Site(pods=pods, groups=[group("g", 4)])
+    site.bound()
+    where = site.asked.binds[0][2]
+    site.say(*(on(each, where[each.metadata.name], "Running" if i == 1 else phase) for i, each in enumerate(pods)))
+    site.say(as_pod(pod("next", 8)))
+    site.now += 60_000 * minutes - 1000
+    site.turn()
+    assert site.state.free_gpus == 0
+    assert len(site.asked.binds) == 1
+    site.now += 1000
+    site.turn()
+    assert [sorted(places) for _, _, places in site.asked.binds[1:]] == [["next"]]
+    assert site.asked.binds[1][2]["next"] != where["g1"]
+    assert site.state.free_gpus == 4
+    # What is left of it is still a job that makes way, and ends.
+    site.say(as_pod(pod("urgent", 8, priority=100)))
+    assert site.asked.evictions[-1][2] in (["g1"], ["next"])
+    assert verify(Journal.read(site.journal.getvalue().splitlines())).seq == site.state.seq
+
+
+def test_pods_that_come_after_their_place_was_given_back_start_by_themselves() -> None:
+    pods = gang(2)
+    site = Site(pods=pods, groups=[group("g", 2)])
+    site.bound()
+    site.say(on(pods[0], "n0"), on(pods[1], "n1", "Failed"))
+    site.now += 600_000
+    site.turn()
+    assert site.state.free_gpus == 8
+    site.say(as_pod(pod("g2", 8, "g"), created=30))
+    assert site.asked.binds[-1][2] == {"g2": "n1"}
+    site.bound()
+    site.say(on(pods[0], "n0", "Succeeded"))
+    assert site.state.free_gpus == 8
 
 
 def test_a_stand_in_that_cannot_be_bound_leaves_the_place_to_the_next() -> None:

@@ -31,9 +31,10 @@ from phalanx.kube.objects.owner import BatchJob, JobSet, LeaderWorkerSet, RayClu
 from phalanx.kube.objects.pod import NodeSelector, Pod
 from phalanx.kube.objects.queue import PriorityClass, VolcanoQueue
 from phalanx.kube.objects.volume import PersistentVolume, StorageClass, VolumeClaim
-from phalanx.kube.pods.demand import HOST_PORT, Demand, demand_of
 from phalanx.kube.pods.demand import PODS as POD_COUNT
+from phalanx.kube.pods.demand import Demand, demand_of
 from phalanx.kube.pods.neighbours import minds
+from phalanx.kube.pods.particulars import Particulars
 from phalanx.kube.pods.preferences import has_preferences
 from phalanx.kube.pods.selection import affinity_label, affinity_of, preferred_affinities
 from phalanx.kube.pods.terms import apart_terms, preferred_terms
@@ -70,7 +71,8 @@ class Mirror:
     name that our pods ask for. `minding` are the pods for whose sake it matters where others are: ours that mind that,
     and all that others must be apart from. `with_preferences` are those for whose sake some domains are better.
     `others` are the bound pods of other schedulers that may be evicted: those of a priority below `others_below`.
-    `wordy` are pods of which too much is said to look through, with a line that says so.
+    `wordy` are pods of which too much is said to look through, with a line that says so; `particulars` what pods of
+    ours say that every node is told of.
     """
 
     def __init__(self, scheduler: str, others_below: int | None = None) -> None:
@@ -90,6 +92,7 @@ class Mirror:
         self.minding: dict[str, None] = {}
         self.with_preferences: dict[str, None] = {}
         self.wordy: dict[str, str] = {}
+        self.particulars = Particulars()
         self.namespaces: dict[str, Labels] = {}
         self._claims: dict[str, VolumeClaim] = {}
         self._volumes: dict[str, PersistentVolume] = {}
@@ -131,12 +134,11 @@ class Mirror:
 
     def affinities(self) -> Iterable[NodeSelector]:
         """The affinities that our pending pods require, and the first few that they prefer."""
+        yield from self.particulars.affinities()
         preferred: dict[str, None] = {}
         for pod in self.pods.values():
             if not self.is_ours(pod) or pod.spec.node_name:
                 continue
-            if (affinity := affinity_of(pod)) is not None:
-                yield affinity
             for wished, _ in preferred_affinities(pod):
                 preferred[affinity_label(wished)] = None
                 if len(preferred) > PREFERRED_MAX:
@@ -187,8 +189,8 @@ class Mirror:
         return msgspec.structs.replace(group, spec=msgspec.structs.replace(spec, queue=path, priority=priority))
 
     def ports(self) -> Iterable[str]:
-        """The ports of nodes that our pods have asked for so far."""
-        return (name for name in self.asked if name.startswith(HOST_PORT))
+        """The ports of nodes that our pods ask for."""
+        return self.particulars.ports()
 
     def _pods_max(self, node: str) -> int:
         status = self.nodes[node].status if node in self.nodes else None
@@ -199,11 +201,11 @@ class Mirror:
 
     def _ask(self, pod: Pod) -> None:
         """Takes note of the resources by name that a pod of ours asks for: no other is counted."""
-        for name, _ in _demand(pod).others:
-            if name not in self.asked:
-                self.asked[name] = None
-                self.nodes_changed = True
-                self.nodes_used.update(dict.fromkeys(self.nodes))
+        asked = [name for name, _ in _demand(pod).others if name not in self.asked]
+        if asked:
+            self.asked.update(dict.fromkeys(asked))
+            self.nodes_changed = True
+            self.nodes_used.update(dict.fromkeys(self.nodes))
 
     def _of_kind(self, kind: str) -> Iterable[Stored]:
         if kind == PODS:
@@ -261,6 +263,7 @@ class Mirror:
             if self.is_ours(pod):
                 self.by_family[family_of(pod)][key] = None
                 self._ask(pod)
+                self.nodes_changed |= self.particulars.change(pod, 1)
         for each in (old, pod):
             if each is None:
                 continue
@@ -283,6 +286,7 @@ class Mirror:
             self.by_node[pod.spec.node_name].pop(key, None)
         if self.is_ours(pod):
             family = family_of(pod)
+            self.nodes_changed |= self.particulars.change(pod, -1)
             self.by_family[family].pop(key, None)
             if not self.by_family[family]:
                 del self.by_family[family]

@@ -21,6 +21,7 @@ from phalanx.kube.gangs.sub_groups import Placed
 from phalanx.kube.jobs.adoption import Adoption
 from phalanx.kube.jobs.others import Others
 from phalanx.kube.jobs.roster import Roster
+from phalanx.kube.jobs.shrinking import Shrinking
 from phalanx.kube.jobs.tracked import Step, Tracked
 from phalanx.kube.mirror import Mirror
 from phalanx.kube.nodes import TOPOLOGY_LABELS, health_of
@@ -73,6 +74,7 @@ class Scheduler:
         self._settings = settings
         self.roster = Roster(mirror)
         self._others = Others(mirror, self.roster)
+        self._shrinking = Shrinking(self.roster)
         self._guard = Guard(mirror, self.roster, settings.topology)
         self._capacity = Capacity(
             mirror, settings.topology, self.roster.owner, self._guard.arrangements, self.roster.held, self.roster.levels
@@ -81,6 +83,7 @@ class Scheduler:
         self._events: list[Event] = []
         self._told: dict[str, Reason | None] = {}
         self._unfit: dict[Family, None] = {}
+        self._now = 0
         self.engine: Engine | None = None
 
     def begin(self, now: int, journal: BinaryIO | None = None) -> None:
@@ -123,6 +126,7 @@ class Scheduler:
         assert engine is not None, "begin comes before turn"
         mirror = self._mirror
         self._guard.renew()
+        self._now = now
         if mirror.nodes_changed:
             self._capacity.know_types()
         if mirror.others_changed:
@@ -147,6 +151,7 @@ class Scheduler:
         submitted = [event for event in events if isinstance(event, JobSubmitted | JobChanged)]
         engine.take((*ended, *of_nodes), now)
         self._adopt(appeared, engine, now)
+        self._shrink(engine, now)
         for event, why in engine.take(submitted, now):
             self._refused(event, why)
         plan, held = engine.decide(now, self._guard.veto)
@@ -163,6 +168,14 @@ class Scheduler:
         for action in self._others.adopt(appeared, engine, self._capacity.gpu_types, now):
             self._carry_out(action)
         engine.take(self._capacity.events(), now)
+
+    def _shrink(self, engine: Engine, now: int) -> None:
+        """Has gangs that are not whole any more give back what they do not need."""
+        for tracked in self._shrinking.due(now):
+            self._mirror.families[tracked.family] = None
+            self._mirror.nodes_used.update(dict.fromkeys(tracked.nodes.values()))
+            for action in self._shrinking.shrink(tracked, engine, self._capacity.gpu_types, now):
+                self._carry_out(action)
 
     @property
     def is_due(self) -> bool:
@@ -333,6 +346,7 @@ class Scheduler:
             case Step.BOUND if len(present) < len(tracked.uids):
                 there = self.roster.there(tracked)
                 tracked.vacate(present, [key for key, pod in there.items() if pod.status.phase == "Succeeded"])
+                self._shrinking.note(tracked, self._now)
             case Step.STOPPING if not present and tracked.stop is not None:
                 self._events += (JobCancelled(tracked.job, f"evicted: {tracked.stop_reason}"), Done(tracked.stop))
                 self._drop(tracked)
@@ -392,7 +406,7 @@ class Scheduler:
                 self._events += (JobCancelled(tracked.job, "it runs where it was not planned"), Done(action.id))
                 self._drop(tracked)
                 self._others.leave(tracked.uids.values())
-            case Stop() if self._is_gone_with_node(tracked):
+            case Stop() if self._others.is_gone_with_node(tracked):
                 # What becomes of it is not for this scheduler to say.
                 self._events += (JobCancelled(tracked.job, "its node is gone"), Done(action.id))
                 self._drop(tracked)
@@ -404,11 +418,6 @@ class Scheduler:
                     self._evict(tracked)
             case _:
                 self._events.append(Failed(action.id, "Kubernetes cannot do that", retryable=False))
-
-    def _is_gone_with_node(self, tracked: Tracked) -> bool:
-        """Whether this is a pod of another scheduler on a node that is deleted."""
-        on_nodes = any(node in self._mirror.nodes for node in tracked.nodes.values())
-        return not on_nodes and self._others.is_other(tracked.bundle.pods)
 
     def _as_wished(self, tracked: Tracked, action: Start) -> Placement:
         """The placement of a gang that starts, with its pods as they prefer to lie beside one another."""

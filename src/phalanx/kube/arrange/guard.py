@@ -49,11 +49,9 @@ class Guard:
     def arrange(self, bundle: Bundle, state: State) -> Bundle:
         """A bundle, arranged anew."""
         found = ANYHOW
-        wordy = next(
-            (self._mirror.wordy[pod.metadata.key] for pod in bundle.pods if pod.metadata.key in self._mirror.wordy), ""
-        )
-        if wordy:
-            found = Arrangement(refused=wordy)
+        too_much = next(filter(None, map(self._too_much, bundle.pods)), "")
+        if too_much:
+            found = Arrangement(refused=too_much)
         elif refusal := queue_refusal(bundle.queue, self._mirror.queues):
             found = Arrangement(refused=refusal)
         elif self._mirror.minding:
@@ -63,6 +61,10 @@ class Guard:
                 Arrangement(refused=lack) if lack else arrange(bundle.id, bundle.pods, self._ground(state), neighbours)
             )
         return bundle if found == bundle.arrangement else replace(bundle, arrangement=found)
+
+    def _too_much(self, pod: Pod) -> str:
+        """Why a pod is not looked at for what it, or its namespace, says; empty if it is."""
+        return self._mirror.wordy.get(pod.metadata.key, "") or self._mirror.particulars.refusal(pod)
 
     def prefer(self, state: State) -> Iterator[Tracked]:
         """Works out anew what pending gangs prefer for the sake of other pods, and gives those that prefer others."""

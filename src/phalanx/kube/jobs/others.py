@@ -10,7 +10,6 @@ from phalanx.kube.gangs.bundle import Bundle, GpuTypes, RefusedError, bundle_id,
 from phalanx.kube.jobs.roster import Roster
 from phalanx.kube.jobs.tracked import Step, Tracked
 from phalanx.kube.mirror import Mirror
-from phalanx.kube.objects.pod import Pod
 from phalanx.kube.pods.budgets import keeps_always
 from phalanx.placement.fit import NODE_NAME
 from phalanx.protocol.action import Action, Start
@@ -46,7 +45,7 @@ class Others:
 
     def adopt(self, some: Sequence[Tracked], engine: Engine, gpu_types: GpuTypes, now: int) -> list[Action]:
         """Has the engine start jobs where their pods run, while all others wait; gives back what else it decided."""
-        waiting = self._waiting(engine)
+        waiting = self._roster.waiting(engine.state)
         engine.take(map(JobHeld, waiting), now)
         adopted = {tracked.job: tracked for tracked in some if _is_taken(tracked, engine, gpu_types, now)}
         actions: list[Action] = []
@@ -66,19 +65,14 @@ class Others:
         engine.take(map(JobReleased, waiting), now)
         return actions
 
-    def _waiting(self, engine: Engine) -> list[str]:
-        """Jobs that would take what the pods of others hold."""
-        known = engine.state.jobs
-        pending = (each.job for each in self._roster.tracked.values() if each.step is Step.PENDING)
-        return [job for job in pending if job in known and not known[job].held]
-
     def leave(self, uids: Iterable[str]) -> None:
         """Takes note of pods that are foreign use, and stay that."""
         self._left.update(dict.fromkeys(uids))
 
-    def is_other(self, pods: Iterable[Pod]) -> bool:
-        """Whether pods are those of another scheduler."""
-        return not any(map(self._mirror.is_ours, pods))
+    def is_gone_with_node(self, tracked: Tracked) -> bool:
+        """Whether this is a pod of another scheduler on a node that is deleted."""
+        on_nodes = any(node in self._mirror.nodes for node in tracked.nodes.values())
+        return not on_nodes and not any(map(self._mirror.is_ours, tracked.bundle.pods))
 
 
 def _is_taken(tracked: Tracked, engine: Engine, gpu_types: GpuTypes, now: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from phalanx.engine.state.state import State
 from phalanx.kube.gangs.groups import Family
 from phalanx.kube.jobs.tracked import Step, Tracked
 from phalanx.kube.mirror import Mirror, Uses
@@ -48,6 +49,12 @@ class Roster:
     def of_family(self, family: Family) -> list[Tracked]:
         """The jobs of one family."""
         return list(self._by_family.get(family, {}).values())
+
+    def waiting(self, state: State) -> list[str]:
+        """The jobs that the engine would start if it could."""
+        known = state.jobs
+        pending = (each.job for each in self.tracked.values() if each.step is Step.PENDING)
+        return [job for job in pending if job in known and not known[job].held]
 
     def levels(self) -> dict[str, None]:
         """The labels whose values jobs ask to have alike."""

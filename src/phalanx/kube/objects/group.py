@@ -5,6 +5,9 @@ from __future__ import annotations
 from phalanx.kube.objects.meta import Named, Resources, Stored, Wire
 from phalanx.kube.objects.pod import LabelSelector
 
+POLICIES_MAX = 64
+TASKS_MAX = 500
+
 
 class GangPolicy(Wire, frozen=True):
     """How many pods start together."""
@@ -99,6 +102,9 @@ class PodGroup(Stored, frozen=True):
             "subGroupPolicy.networkTopology.highestTierName": any(map(_names_tier, of_sub_groups)),
             "resourceClaims": bool(spec.resource_claims),
             "parentCompositePodGroupName": bool(spec.parent_composite_pod_group_name),
+            # All of it is looked through for each pod of the group.
+            f"subGroupPolicy beyond {POLICIES_MAX}": len(spec.sub_group_policy or ()) > POLICIES_MAX,
+            f"minTaskMember beyond {TASKS_MAX}": len(spec.min_task_member or ()) > TASKS_MAX,
         }
         return next((name for name, is_asked in fields.items() if is_asked), "")
 
