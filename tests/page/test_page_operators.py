@@ -10,6 +10,7 @@ from running import Server
 
 from phalanx.bench.page.browser import Browser
 from phalanx.bench.page.tab import Page
+from phalanx.cli.main import cli, run
 
 pytestmark = pytest.mark.needs("chromium")
 
@@ -56,6 +57,7 @@ VIEWS = {
     "audit": ("/ui/events?tab=audit", "drain node"),
     "scheduler": ("/ui/scheduler", "Processes"),
     "receipts": ("/ui/scheduler?tab=receipts", "The newest"),
+    "postmortem": ("/ui/jobs/1?tab=postmortem", "First cause"),
     "queue": ("/ui/queues?queue=vision", "Giving back"),
 }
 
@@ -156,3 +158,26 @@ def test_the_scheduler_says_how_it_does_and_what_it_told(admin: Page, server: Se
     admin.click("Starts told")
     admin.see("research/rl")
     admin.see("not yet", "[aria-label='The newest']")
+
+
+def test_a_post_mortem_tells_first_cause_where_time_went_and_what_would_have_saved_it(
+    admin: Page, server: Server, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    urgent = server.submit(name="urgent", queue="research/rl", gpus=4, duration="1s", priority=9)
+    server.wait(urgent["id"], "succeeded")
+    items = server.client.get("/jobs", params={"queue": "research", "limit": 100}).json()["items"]
+    victim = next(job for job in items if job["preemptions"])
+    server.wait(victim["id"], "running")
+    admin.open(f"{server.url}/ui/jobs/{victim['id']}?tab=postmortem")
+    admin.see("Attempt 1 ended after", ".why-reason")
+    admin.see("restarting until later attempts ran")
+    admin.see("preempted", "[aria-label='Attempts that ended early']")
+    admin.call("Emulation.setEmulatedMedia", media="print")
+    assert admin.run("getComputedStyle(document.querySelector('.bar')).display") == "none"
+    admin.call("Emulation.setEmulatedMedia", media="")
+    monkeypatch.setenv("PHALANX_ADDR", server.url)
+    monkeypatch.setenv("PHALANX_TOKEN", server.client.headers["Authorization"].removeprefix("Bearer "))
+    assert run(cli, ["postmortem", victim["id"]]) == 0
+    told = capfd.readouterr().out
+    assert "first cause: attempt 1 ended after" in told
+    assert "computing" in told

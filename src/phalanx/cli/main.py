@@ -64,6 +64,9 @@ VERBS: dict[str, Verb] = {
     "nodes": Verb("phalanx.cli.nodes:nodes", "List the nodes with their health and GPUs in use."),
     "plan": Verb("phalanx.cli.plan:plan", "Show where a job would be placed, without submitting it."),
     "policies": Verb("phalanx.cli.policies:policies", "Compare policies and list their parameters."),
+    "postmortem": Verb(
+        "phalanx.cli.postmortem:postmortem", "Explain where the time of a job went, and what would have saved it."
+    ),
     "queues": Verb("phalanx.cli.queues:queues", "List the queues with their quotas and use."),
     "release": Verb("phalanx.cli.release:release", "Release held jobs."),
     "reliability": Verb(

@@ -144,6 +144,7 @@ CLIENT_VERBS = (
     "login",
     "logs",
     "nodes",
+    "postmortem",
     "queues",
     "release",
     "requeue",

@@ -20,6 +20,7 @@ from phalanx.server.api.examples import with_examples
 from phalanx.server.api.overview import (
     attention,
     devices,
+    postmortem,
     reasons,
     receipts,
     records,
@@ -78,6 +79,7 @@ def create_app(context: Context) -> FastAPI:
         attention,
         series,
         timeline,
+        postmortem,
         records,
         receipts,
         scheduler,

@@ -236,6 +236,59 @@ class FragmentationModel(Answered):
     levels: list[FragmentLevelModel]
 
 
+class EndingModel(Answered):
+    """The end of an attempt before its work was done."""
+
+    attempt: int
+    at_ms: int
+    kind: Literal["hardware", "preempted", "job", "asked", "other"] = Field(description="What caused it.")
+    text: str
+    node: str = Field(description="The node whose trouble it was, where that is known.")
+    lost_ms: int | None = Field(description="Null where it is not known how much work was lost.")
+    lost_gpu_ms: int | None
+
+
+class SpentModel(Answered):
+    """Time of a job that went to something, and the GPU time that was held meanwhile."""
+
+    kind: Literal["queued", "starting", "restarting", "computing", "saving", "lost", "suspended", "stopping"]
+    ms: int
+    gpu_ms: int
+
+
+class CheckpointIntervalModel(Answered):
+    """What would have been lost, and spent on saving, had the job saved its work so often."""
+
+    interval_ms: int
+    lost_ms: int
+    lost_gpu_ms: int
+    saving_ms: int
+
+
+class RemedyModel(Answered):
+    """Something that would have saved time or work."""
+
+    kind: Literal["checkpoint", "spare", "queue"]
+    saves_ms: int
+    saves_gpu_ms: int
+    text: str
+
+
+class PostmortemModel(Answered):
+    """What became of a job's time."""
+
+    job: dict[str, Any] = Field(description="The job, with what identifies it and its times.")
+    now_ms: int
+    first_cause: str
+    endings: list[EndingModel]
+    spent: list[SpentModel] = Field(description="All time since the submission: it adds up.")
+    intervals: list[CheckpointIntervalModel] = Field(description="Empty where no work was lost.")
+    remedies: list[RemedyModel] = Field(description="What saves the most time first.")
+    saves: int = Field(description="How often it reported a durable step that was new.")
+    save_cost_ms: int | None = Field(description="What one save costs, as its file says.")
+    segments: list[SegmentModel]
+
+
 class RecordModel(Answered):
     """A record of the journal."""
 
@@ -447,6 +500,28 @@ EXAMPLES: dict[str, Any] = {
             {"level": "rack", "largest_gang_gpus": 24, "free": 128, "domain": "rack3"},
             {"level": "node", "largest_gang_gpus": 4, "free": 128, "domain": "n17"},
         ],
+    },
+    "PostmortemModel": {
+        "job": {"id": "4821", "name": "llama-70b", "state": "running"},
+        "now_ms": 1790003600000,
+        "first_cause": "attempt 1 ended after 2h 0m: lost; node n3 became failed 4s before: xid 79",
+        "endings": [
+            {
+                "attempt": 1,
+                "at_ms": 1790000000000,
+                "kind": "hardware",
+                "text": "attempt 1 ended after 2h 0m: lost; node n3 became failed 4s before: xid 79",
+                "node": "n3",
+                "lost_ms": 3_000_000,
+                "lost_gpu_ms": 24_000_000,
+            }
+        ],
+        "spent": [{"kind": "computing", "ms": 4_200_000, "gpu_ms": 33_600_000}],
+        "intervals": [{"interval_ms": 900_000, "lost_ms": 0, "lost_gpu_ms": 0, "saving_ms": 240_000}],
+        "remedies": [{"kind": "spare", "saves_ms": 1_200_000, "saves_gpu_ms": 0, "text": "a spare node"}],
+        "saves": 2,
+        "save_cost_ms": 30_000,
+        "segments": [],
     },
     "RecordListModel": {
         "items": [

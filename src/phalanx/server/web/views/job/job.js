@@ -15,10 +15,11 @@ import { Facts } from "./facts.js";
 import { Logs } from "./logs.js";
 import { Metrics } from "./metrics.js";
 import { Placement } from "./placement.js";
+import { Postmortem } from "./postmortem.js";
 import { Timeline } from "./timeline.js";
 import { Why } from "./why.js";
 
-const TABS = { state: "State", why: "Why", logs: "Logs", metrics: "Metrics", events: "Events", spec: "File" };
+const TABS = { state: "State", why: "Why", logs: "Logs", metrics: "Metrics", events: "Events", postmortem: "Post-mortem", spec: "File" };
 
 const StateTab = ({ job }) => html`
   <div class="cards">
@@ -33,7 +34,7 @@ const SpecTab = ({ job }) => html`
     <pre class="spec" tabindex="0" aria-label="The job as JSON">${JSON.stringify(job.spec, null, 2)}</pre></section>
 `;
 
-const PANELS = { state: StateTab, why: Why, logs: Logs, metrics: Metrics, events: Events, spec: SpecTab };
+const PANELS = { state: StateTab, why: Why, logs: Logs, metrics: Metrics, events: Events, postmortem: Postmortem, spec: SpecTab };
 
 const JobPage = ({ job, reload }) => {
   const { query } = useStore(route);
