@@ -13,6 +13,7 @@ import click
 from phalanx.cli.complete import policy_names
 from phalanx.cli.context import config_path
 from phalanx.cli.output import Output, as_json, as_yaml, say
+from phalanx.cli.reliability.options import SECONDS
 from phalanx.cli.simulated import banner_of, gpus_line
 from phalanx.errors import PhalanxError
 from phalanx.folders import default_data
@@ -92,6 +93,23 @@ class ListenError(PhalanxError):
     help="Length of a turn on a GPU that jobs use in turns.",
 )
 @click.option(
+    "--quarantine",
+    type=click.FloatRange(0, 0.5),
+    default=0.0,
+    show_default=True,
+    metavar="SHARE",
+    help="Quarantine nodes on which far more jobs fail than elsewhere, at most this share of all nodes. 0: none.",
+)
+@click.option(
+    "--quarantine-time",
+    "quarantine_s",
+    type=SECONDS,
+    default="30m",
+    show_default=True,
+    metavar="TIME",
+    help="Length of a node's first quarantine; each further one takes twice as long.",
+)
+@click.option(
     "--request-timeout",
     "request_timeout_s",
     type=click.IntRange(1, 3_600),
@@ -123,6 +141,8 @@ def up(
     proxies: tuple[str, ...],
     job_user: str,
     turn_s: int,
+    quarantine: float,
+    quarantine_s: float,
     request_timeout_s: int,
     ready_file: str,
     output: Output,
@@ -158,6 +178,8 @@ def up(
         job_user=_known_user(job_user),
         private=_private(),
         turn_s=turn_s,
+        quarantine=quarantine,
+        quarantine_s=quarantine_s,
         request_timeout_s=request_timeout_s,
     )
     first = not options.file("admin.token").exists()

@@ -16,7 +16,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How a server runs. Paths are absolute; an empty `store` is a SQLite file in the data folder.
 
     Tasks of users without a Unix user run as `job_user`, or else, where the server is root, as Unix users without a
-    name, counted from `uid_first`. `private` are files and folders outside the data folder that no task may see.
+    name, counted from `uid_first`. `private` are files and folders outside the data folder that no task may see. At
+    most the part `quarantine` of the nodes is in quarantine, each for `quarantine_s` at first.
     """
 
     data: str
@@ -38,6 +39,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     uid_first: int = 0
     private: tuple[str, ...] = ()
     turn_s: int = TURN_MS // 1000
+    quarantine: float = 0.0
+    quarantine_s: float = 1800.0
     public_url: str = ""
     proxies: tuple[str, ...] = ()
     rate_limit: int = 2_000

@@ -15,6 +15,7 @@ from phalanx.protocol.plan import Plan
 from phalanx.server.accounts.cache_epoch import CacheEpoch
 from phalanx.server.accounts.revocations import Line, Revocations
 from phalanx.server.clock import Clock
+from phalanx.server.health.watch import NodeWatch
 from phalanx.server.heartbeat import Heartbeat
 from phalanx.server.loop.admission import Admission
 from phalanx.server.loop.command_handler import CommandHandler
@@ -63,6 +64,7 @@ class Surroundings:
     reached: Reached
     settle: Callable[[], None]
     notices: Kept | None = None
+    watch: NodeWatch | None = None
 
 
 class Loop:
@@ -128,6 +130,7 @@ class Loop:
             events = around.backend.events(now)
             self._take_in(asked, events, now)
             changed = self._give_up_unmet(now) or self._follow_loads(now)
+            changed = self._look_after_nodes(now) or changed
             # A decision on nothing new would only write down how late it is, once a second, for ever.
             if asked or events or changed or self._undecided or self._is_due(now):
                 self._act(now)
@@ -152,6 +155,13 @@ class Loop:
         if self._scaler.has_news(now):
             with self._around.database.writing() as connection:
                 self._scaler.write(connection, now)
+        return bool(changes)
+
+    def _look_after_nodes(self, now: int) -> bool:
+        """Has nodes on which too much fails take no new work, and lets them prove themselves; whether any changed."""
+        watch = self._around.watch
+        changes = watch.changes(now) if watch is not None else []
+        self._take_in([], list(changes), now)
         return bool(changes)
 
     def _act(self, now: int) -> None:
@@ -211,6 +221,8 @@ class Loop:
         self._around.mark.put(Reached(state.seq + 1, state.term, self._office.next_id, self._account_changes))
 
     def _fold(self, event: Event, now: int) -> None:
+        if self._around.watch is not None:
+            self._around.watch.note(event, now)
         try:
             record(self._state, self._book.journal, event, now)
         except ValueError as error:

@@ -23,6 +23,7 @@ from phalanx.cluster.formats.native import read_cluster
 from phalanx.engine.state.state import State
 from phalanx.engine.turn import record
 from phalanx.errors import PhalanxError
+from phalanx.faults.health.quarantine import Rules
 from phalanx.protocol.event import ClusterDefined, TermBegun
 from phalanx.server.accounts.cache_epoch import CacheEpoch
 from phalanx.server.accounts.ledger import change, has_users, locked_out_admin
@@ -32,6 +33,7 @@ from phalanx.server.accounts.tokens import attempt_token, new_token
 from phalanx.server.clock import Clock
 from phalanx.server.cluster.live_cluster import live
 from phalanx.server.cluster.simulated import write_gpus, write_simulated
+from phalanx.server.health.watch import NodeWatch
 from phalanx.server.heartbeat import Heartbeat
 from phalanx.server.installed import load_installed_policies
 from phalanx.server.log import log_to_stderr
@@ -326,8 +328,16 @@ def _loop(database: Database, state: State, begun: Beginning, options: Options) 
         reached=far,
         settle=settle,
         notices=kept,
+        watch=_watch(state, options),
     )
     return Loop(state, around), inbox
+
+
+def _watch(state: State, options: Options) -> NodeWatch | None:
+    """The watch over nodes, where there is to be one."""
+    if not options.quarantine:
+        return None
+    return NodeWatch(state, Rules(share_max=options.quarantine, first_ms=int(options.quarantine_s * 1000)))
 
 
 def _told(offer: Offer) -> bytes:

@@ -1,0 +1,77 @@
+"""The watch over nodes: learns from how attempts end, and puts nodes into quarantine and lets them out of it.
+
+What it decides are changes of a node's health like any other: they are journaled with their reason, shown wherever the
+health of nodes is, and a restart begins with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from phalanx.cluster.cluster import Health
+from phalanx.engine.state.state import State
+from phalanx.faults.health.blame import Blame
+from phalanx.faults.health.quarantine import Change, Quarantine, Rules
+from phalanx.protocol.event import AttemptEnded, Event, NodeHealthChanged, Outcome
+from phalanx.workload.job import Job
+
+
+class NodeWatch:
+    """Follows one State. It begins with an empty book; nodes that are suspect already are taken as in quarantine."""
+
+    def __init__(self, state: State, rules: Rules) -> None:
+        self._state = state
+        self._health = self._present()
+        self._quarantine = Quarantine(Blame.of(self._health), rules)
+        self._quarantine.adopt((node for node, is_ in self._health.items() if is_ is Health.SUSPECT), state.now)
+        self._decided: list[Change] = []
+        self._is_news = False
+
+    def note(self, event: Event, now: int) -> None:
+        """Takes note of an event before it is folded in: then it is still known where the attempt ran."""
+        if not isinstance(event, AttemptEnded):
+            return
+        attempt = self._state.attempt(event.job, event.attempt)
+        if attempt is None or attempt.stop_reason is not None or attempt.key in self._state.to_stop:
+            return
+        nodes = frozenset(slot.node for slot in attempt.placement.slots)
+        failed = event.outcome is not Outcome.SUCCEEDED
+        self._decided.extend(self._quarantine.ended(name_of(attempt.job), nodes, failed, now))
+        self._is_news = True
+
+    def changes(self, now: int) -> list[NodeHealthChanged]:
+        """Nodes that take no new work from now on, or do so again."""
+        health = self._present()
+        if health != self._health:
+            self._follow(health, now)
+        due_ms = self._quarantine.next_ms()
+        if not self._is_news and (due_ms is None or now < due_ms):
+            return []
+        decided = [*self._decided, *self._quarantine.changes(self._with(health), now)]
+        self._decided, self._is_news = [], False
+        self._health = health | {each.node: each.health for each in decided}
+        return [NodeHealthChanged(each.node, each.health, each.reason) for each in decided]
+
+    def _with(self, health: dict[str, Health]) -> dict[str, Health]:
+        """The health of nodes, with what was decided already and is not folded in yet."""
+        return health | {each.node: each.health for each in self._decided}
+
+    def _follow(self, health: dict[str, Health], now: int) -> None:
+        self._quarantine.blame.follow(health, now)
+        for node in _fallen(self._health, health):
+            self._quarantine.blame.broke(node, now)
+        self._health, self._is_news = health, True
+
+    def _present(self) -> dict[str, Health]:
+        nodes, health = self._state.topology.nodes, self._state.capacity.health
+        return {node.name: health[number] for number, node in enumerate(nodes)}
+
+
+def _fallen(before: dict[str, Health], now: dict[str, Health]) -> Iterator[str]:
+    """Nodes that have failed since."""
+    return (node for node, is_ in now.items() if is_ is Health.FAILED and before.get(node) is not Health.FAILED)
+
+
+def name_of(job: Job) -> str:
+    """What counts as one job: members of an array, and jobs of one user and name, since they run the same."""
+    return f"{job.user} {job.array_of or job.name or job.id}"
