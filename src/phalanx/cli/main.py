@@ -44,6 +44,7 @@ VERBS: dict[str, Verb] = {
     "compare": Verb("phalanx.cli.compare:compare", "Run a trace under several policies and compare the results."),
     "completion": Verb("phalanx.cli.completion:completion", "Print the completion script of a shell."),
     "config": Verb("phalanx.cli.config:config", "Show the contexts and choose the server that verbs use."),
+    "cost": Verb("phalanx.cli.cost.verb:cost", "Calculate what spot capacity costs, and whether owning GPUs pays."),
     "debug": Verb("phalanx.cli.debug:debug", "Collect logs, metrics and the journal for a bug report."),
     "demo": Verb("phalanx.cli.demo:demo", "Show the decisions for a few jobs on a small cluster."),
     "drain": Verb("phalanx.cli.drain:drain", "Drain nodes: they take no new work."),

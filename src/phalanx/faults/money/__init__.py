@@ -1,0 +1,1 @@
+"""Money: whether to own GPUs or to rent them."""
