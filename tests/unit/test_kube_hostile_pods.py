@@ -208,3 +208,17 @@ def test_a_group_that_says_more_than_is_looked_through_for_each_pod_is_told_so(s
     site.say(as_pod(member), as_pod(pod("good")))
     assert [list(places) for _, _, places in site.asked.binds] == [["good"]]
     assert line in site.asked.lines["p"]
+
+
+@pytest.mark.parametrize("job", ["other/train@12345678", "default/p@" + "x" * 5000, "default/p@", "nonsense"])
+def test_a_bound_pod_that_says_it_is_of_a_job_that_is_not_its_own_is_known_all_the_same(job: str) -> None:
+    """One that is not known would count as used and be kept from being evicted; users may write the annotation."""
+    mine = as_pod(annotated("phalanx.dev/job", job)[0], uid="0123456789", node="n0", phase="Running")
+    train = as_pod(pod("train", namespace="other"), uid="12345678ab", node="n0", phase="Running")
+    train = msgspec.structs.replace(
+        train, metadata=msgspec.structs.replace(train.metadata, annotations={"phalanx.dev/job": "other/train@12345678"})
+    )
+    site = Site(1, [mine, train])
+    assert sorted(site.state.jobs) == ["default/p@01234567", "other/train@12345678"]
+    site.say(as_pod(pod("urgent", 7, priority=100)))
+    assert len(site.asked.evictions) == 1

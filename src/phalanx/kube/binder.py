@@ -13,12 +13,15 @@ from phalanx.kube.api.client import Client
 from phalanx.kube.api.errors import ApiError, ConflictError, NotFoundError, TooManyRequestsError
 from phalanx.kube.objects.pod import Pod
 from phalanx.kube.objects.volume import SELECTED_NODE
-from phalanx.kube.saver import save_all
+from phalanx.kube.saver import save_all, saves
 
 T = TypeVar("T")
 
 WORKERS = 8
 EVICTIONS = 16
+SAVINGS = 64
+"""Gangs that are asked to save their work at the same time. Others are evicted beside them."""
+
 JOB_ANNOTATION = "phalanx.dev/job"
 """The job that a pod was bound for: by it a scheduler that was restarted knows which pods belong together."""
 
@@ -87,8 +90,9 @@ class Binder:
         self._client = Fenced(client, may)
         self._tell = tell
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="bind")
-        # Pods that save their work take their time: binds go on meanwhile.
+        # Pods that save their work take their time, an hour if they say so: all else goes on meanwhile.
         self._evictions = ThreadPoolExecutor(EVICTIONS, thread_name_prefix="evict")
+        self._savings = ThreadPoolExecutor(SAVINGS, thread_name_prefix="save")
 
     def bind(self, job: str, attempt: int, places: tuple[tuple[Pod, str], ...]) -> None:
         """Binds all pods to their nodes, or has none of them bound."""
@@ -104,7 +108,8 @@ class Binder:
         """Asks pods to save their work, if they say how, and to end, with their grace; those whose nodes are `gone` are
         deleted at once.
         """
-        self._evictions.submit(self._evict, job, attempt, pods, gone)
+        pool = self._savings if saves(pods) else self._evictions
+        pool.submit(self._evict, job, attempt, pods, gone)
 
     def resume_left(self) -> None:
         """Has RayClusters go on that were suspended by a scheduler which was killed meanwhile."""
@@ -119,6 +124,7 @@ class Binder:
         """Waits for what is under way."""
         self._pool.shutdown()
         self._evictions.shutdown(wait=False, cancel_futures=True)
+        self._savings.shutdown(wait=False, cancel_futures=True)
 
     def _provision(self, job: str, attempt: int, claims: tuple[tuple[str, str], ...]) -> None:
         try:

@@ -6,6 +6,7 @@ What it finds no place for counts as used by other schedulers. A gang of which o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -21,6 +22,9 @@ from phalanx.kube.pods.budgets import keeps_always
 from phalanx.placement.placement import Placement, Slot
 from phalanx.protocol.action import Start
 from phalanx.protocol.event import DevicesAssigned, Done, Failed, JobCancelled, JobSubmitted
+
+JOB_REST = re.compile(r"[0-9A-Za-z-]{1,8}(\.[0-9]{1,6})?(~[0-9]{1,6})?")
+"""What comes after the name in the id of a job: part of a uid, and numbers of the attempts at the same pods."""
 
 NO_PLACE = "it runs where there is no place for it"
 
@@ -101,11 +105,21 @@ def _bundles(family: Family, pods: tuple[Pod, ...], of: PodGroupSpec) -> Iterato
     """The pods that were bound for one job, as they themselves say."""
     found: dict[str, list[Pod]] = {}
     for pod in pods:
-        found.setdefault((pod.metadata.annotations or {}).get(JOB_ANNOTATION, ""), []).append(pod)
+        found.setdefault(_job_of(pod, family), []).append(pod)
     name = family.key if isinstance(family, GroupRef) else family
     for job, members in found.items():
         together = tuple(members)
         yield Bundle(job or bundle_id(name, together), together, of.queue or "default", priority=of.priority)
+
+
+def _job_of(pod: Pod, family: Family) -> str:
+    """The job that a pod was bound for; empty where the annotation is none of ours. Users may write it, too: the name
+    of another's job, or one that is no name, would keep pods from being known.
+    """
+    job = (pod.metadata.annotations or {}).get(JOB_ANNOTATION, "")
+    name, _, rest = job.partition("@")
+    names = (pod.metadata.key, family.key if isinstance(family, GroupRef) else family)
+    return job if name in names and JOB_REST.fullmatch(rest) else ""
 
 
 def _real_slots(bundle: Bundle, planned: Placement, used: dict[str, int]) -> tuple[Slot, ...]:
