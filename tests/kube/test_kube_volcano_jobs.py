@@ -278,6 +278,25 @@ def test_a_job_takes_no_service_that_is_of_another(api: Client, cluster: KubeClu
         assert there["spec"]["selector"] == {"app": "shop"}
         assert "ownerReferences" not in there["metadata"]
         assert not pods(api)
+        api.delete(f"{services}/shop")
+        wait_for_running(api, "shop-worker-0")
+
+
+def test_a_job_takes_over_what_was_made_for_one_of_its_name_before_it(api: Client, cluster: KubeCluster) -> None:
+    """Nothing is deleted here with its owner, and in a cluster only after a while."""
+    services = "/api/v1/namespaces/default/services"
+    create(api, node("n0"))
+    with scheduling(cluster, volcano_jobs=True):
+        for _ in range(2):
+            create(api, job("anew", task("worker"), plugins={"svc": []}))
+            wait_for_running(api, "anew-worker-0")
+            uid = api.get(f"{JOBS}/anew", dict[str, Any])["metadata"]["uid"]
+            owners = api.get(f"{services}/anew", dict[str, Any])["metadata"]["ownerReferences"]
+            assert [each["uid"] for each in owners] == [uid]
+            api.delete(f"{JOBS}/anew")
+            wait_for("the job is gone", lambda: not _is_there(api, "anew"))
+            api.delete(f"{POD_PATH}/anew-worker-0", {"gracePeriodSeconds": 0})
+            wait_for("its pod is gone", lambda: not pods(api))
 
 
 def test_a_template_that_is_none_harms_no_other_job(api: Client, cluster: KubeCluster) -> None:

@@ -33,6 +33,7 @@ GROUP_VERSION = "scheduling.volcano.sh/v1beta1"
 WORKERS = 4
 IDLE_S = 5.0
 RETRY_S = 2.0
+TAKEN_RETRY_S = 10.0
 UNUSABLE = (TypeError, ValueError, AttributeError, LookupError, OSError, subprocess.SubprocessError)
 """How a job fails whose template is none, and a key that cannot be made."""
 
@@ -162,6 +163,7 @@ class Controller:
             except TakenError as error:
                 said = f"job {job.metadata.name} cannot be run: {error}"
                 post_event(self._client, _reference(), job.metadata, "Warning", "FailedSync", said)
+                self._due[key] = time.monotonic() + TAKEN_RETRY_S
             except UNUSABLE as error:
                 # It is looked at again when it is another.
                 said = f"job {job.metadata.name} cannot be run: {type(error).__name__}: {error}"
@@ -262,12 +264,17 @@ class Controller:
                 self._client.patch(f"{path}/{metadata['name']}", manifest, "merge-patch")
 
     def _check_owner(self, kind: str, path: str, metadata: Manifest) -> None:
-        """Raises TakenError for an object of another owner: whoever may create jobs may not change any by its name."""
-        owner = metadata["ownerReferences"][0]["uid"]
+        """Raises TakenError for an object of another owner: whoever may create jobs may not change any by its name.
+        What was made for a job of this name before, and is not deleted yet, is not of another.
+        """
+        owner = metadata["ownerReferences"][0]
+        tests = [
+            {"op": "test", "path": f"/metadata/ownerReferences/0/{field}", "value": owner[field]}
+            for field in ("apiVersion", "kind", "name")
+        ]
         try:
             # What only tests changes nothing, and takes no right to read.
-            test = {"op": "test", "path": "/metadata/ownerReferences/0/uid", "value": owner}
-            self._client.patch(path, [test], "json-patch")
+            self._client.patch(path, tests, "json-patch")
         except InvalidError as error:
             said = f"{kind} {metadata['namespace']}/{metadata['name']} is there and not of this job"
             raise TakenError(f"{said}: give the job another name, or delete that") from error
