@@ -22,7 +22,7 @@ from phalanx.cli.runs import (
     tell_note,
     variation_from,
 )
-from phalanx.cli.varied import Varied
+from phalanx.cli.varied import DIFFERENCES, Varied
 from phalanx.simulate.entry import policies_of
 from phalanx.simulate.figures.result import Result
 from phalanx.simulate.studies.study import Case, Study
@@ -65,6 +65,7 @@ POLICY = Column("policy")
 def compare(policies: tuple[str, ...], output: Output, **given: Any) -> int | None:
     """Run a trace under several policies and compare the results; a star marks the best of each column.
 
+    With --seeds only where the paired differences tell it from all others; a tilde marks those not told from the best.
     Runs share the CPUs of this machine. Ctrl-C ends them and shows the finished ones. A policy that fails is named at
     the end, and the results of the other policies are shown.
     """
@@ -96,6 +97,8 @@ def _show(study: Study, runs: Sequence[tuple[Case, Result]], given: dict[str, An
     else:
         emit_parts([row.texts() for row in comparison_rows(results)], (POLICY, *measure_columns(results)), output)
     report(given, results, f"{results[0].setup['trace']} on {study.cluster.name}")
+    if len(results) > 1 and output in ("table", "wide"):
+        tell_note("one draw of arrivals: what is best here may be chance; --seeds 10 tells")
     _tell_counts(results)
 
 
@@ -105,6 +108,9 @@ def _show_varied(study: Study, runs: Sequence[tuple[Case, Result]], given: dict[
         emit(varied.objects(), varied.columns, output)
     else:
         emit_parts(varied.rows(), varied.columns, output, naming=2)
+    if output == "wide" and (rows := varied.difference_rows()):
+        click.echo("\nPaired differences to the best of each figure, over seeds, with their 95 % intervals:\n")
+        emit(rows, (*varied.columns[:2], *DIFFERENCES), output)
     results, which = varied.shown_in_detail()
     report(given, results, f"{results[0].setup['trace']} on {study.cluster.name}; {which}", varied.curves, runs)
     _tell_counts(results)

@@ -11,8 +11,9 @@ from phalanx.simulate.figures.confidence import Interval
 from phalanx.simulate.figures.metrics import SCHEMA
 from phalanx.simulate.figures.result import Result
 from phalanx.simulate.figures.spread import rounded
+from phalanx.simulate.studies.paired import Difference, clear_best, differences, not_told_apart
 from phalanx.simulate.studies.study import Case, Study
-from phalanx.simulate.studies.table import BEST, MEASURES, Better, Measure
+from phalanx.simulate.studies.table import AMONG_BEST, BEST, MEASURES, Measure
 from phalanx.simulate.studies.vary import LOAD, NODES, Curve
 
 SHOWN = ("completed", "mean_jct", "p95_jct", "mean_wait", "mean_queued", "p95_queued", "allocated", "preemptions")
@@ -20,6 +21,9 @@ SHOWN = ("completed", "mean_jct", "p95_jct", "mean_wait", "mean_queued", "p95_qu
 _FIGURES = tuple(Column(each.key, each.title.upper(), wide=each.key not in SHOWN) for each in MEASURES)
 COLUMNS = (Column("policy"), Column(LOAD), *_FIGURES)
 COLUMNS_BY_NODES = (Column("policy"), Column(NODES), *_FIGURES)
+
+
+DIFFERENCES = (Column("figure"), Column("best"), Column("worse", "WORSE BY"), Column("told_apart"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,8 @@ class Varied:
         return any(case.nodes is not None for case, _ in self.runs)
 
     def objects(self) -> list[dict[str, Any]]:
-        """For programs: for each policy its runs and its curves."""
+        """For programs: for each policy its runs, its curves, and its paired differences to the best."""
+        found = [each for column in self.by_column().values() for each in column]
         return [
             {
                 "schema": SCHEMA,
@@ -56,20 +61,61 @@ class Varied:
                     if case.policy == policy
                 ],
                 "curves": [curve.data() for curve in self.curves if curve.policy == policy],
+                "differences": [each.data() for each in found if each.policy == policy],
             }
             for policy in dict.fromkeys(case.policy for case, _ in self.runs)
         ]
 
     def rows(self) -> list[dict[str, object]]:
-        """For people: a row for each load, or number of nodes, and policy; the best mean of each has a star."""
+        """For people: a row for each load, or number of nodes, and policy.
+
+        A star marks the best of those where the paired differences tell it from all others; where they tell it from
+        some only, it and those left have a tilde.
+        """
         rows: dict[tuple[float, str], dict[str, object]] = {}
+        marks = self._marks()
         for curve in self.curves:
             for at, point in curve.points:
                 row = rows.setdefault((at, curve.policy), {"policy": curve.policy, self._key: self._as_read(at)})
-                rivals = [_mean_at(other, at) for other in self.curves if other.measure is curve.measure]
-                star = BEST * _is_best(curve.measure, point.mean, rivals)
-                row[curve.measure.key] = _text(curve.measure, point) + star
+                row[curve.measure.key] = _text(curve.measure, point) + marks.get(
+                    (curve.measure.key, at, curve.policy), ""
+                )
         return [rows[key] for key in sorted(rows, key=lambda key: key[0])]
+
+    def _marks(self) -> dict[tuple[str, float, str], str]:
+        """What marks a policy in a column, at one value."""
+        marks: dict[tuple[str, float, str], str] = {}
+        for (key, at), found in self.by_column().items():
+            best = clear_best(found)
+            if best is not None:
+                marks[key, at, best] = BEST
+            marks |= {(key, at, policy): AMONG_BEST for policy in not_told_apart(found)}
+        return marks
+
+    def by_column(self) -> dict[tuple[str, float], list[Difference]]:
+        """The paired differences to the best, for each measure and value."""
+        runs: dict[float, dict[str, dict[int, Result]]] = {}
+        for case, result in self.runs:
+            runs.setdefault(self._at(case), {}).setdefault(case.policy, {})[case.seed] = result
+        return {
+            (measure.key, at): list(differences(measure, at, own)) for measure in MEASURES for at, own in runs.items()
+        }
+
+    def difference_rows(self) -> list[dict[str, object]]:
+        """For people: by how much each policy is worse than the best of a column that is shown."""
+        return [
+            {
+                "policy": each.policy,
+                self._key: self._as_read(each.at),
+                "figure": each.measure.title,
+                "best": each.best,
+                "worse": _text(each.measure, each.worse),
+                "told_apart": "yes" if each.is_told_apart else "no",
+            }
+            for (key, _), found in self.by_column().items()
+            if key in SHOWN
+            for each in found
+        ]
 
     def shown_in_detail(self) -> tuple[list[Result], str]:
         """The runs of the first seed at the highest value, and what they are: a report draws no more than these."""
@@ -90,16 +136,6 @@ class Varied:
 
     def _at(self, case: Case) -> float:
         return case.at(self.load)
-
-
-def _mean_at(curve: Curve, at: float) -> float | None:
-    return next((point.mean for value, point in curve.points if value == at), None)
-
-
-def _is_best(measure: Measure, mean: float, rivals: Sequence[float | None]) -> bool:
-    known = [rival for rival in rivals if rival is not None]
-    best = min(known) if measure.better is Better.LOWER else max(known)
-    return mean == best and min(known) < max(known)
 
 
 def _text(measure: Measure, point: Interval) -> str:

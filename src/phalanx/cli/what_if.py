@@ -41,6 +41,7 @@ from phalanx.workload.formats.native import read_job
 from phalanx.workload.job import Job
 
 AS_IT_IS, WHAT_IF = "as it is", "what if"
+OF_THE_CLUSTER = ("allocated", "fragmentation")
 FUTURE = Column("policy", "FUTURE")
 
 
@@ -118,7 +119,7 @@ def what_if(
     with naming(policy or other.setup.policy):
         other.happen(*events, *map(JobSubmitted, submitted))
     before, after = (carry_on(each, each.setup.policy, perf_counter(), until_ms) for each in (as_it_is, other))
-    _show(Difference(before, after, submitted, now_s, partial(_why, other)), output)
+    _show(Difference(before, after, submitted, now_s, partial(_why, other), bool(fail or add_nodes)), output)
 
 
 def _failures(simulation: Simulation, nodes: Sequence[str]) -> list[Event]:
@@ -207,11 +208,17 @@ class Difference:
     submitted: Sequence[Job]
     now_s: float
     why: Callable[[str], str]
+    is_resized: bool = False
 
     def futures(self) -> list[Result]:
         """Both, named by what they are."""
         named = ((AS_IT_IS, self.as_it_is), (WHAT_IF, self.what_if))
         return [msgspec.structs.replace(result, summary=result.summary | {"policy": name}) for name, result in named]
+
+    @property
+    def unlike(self) -> tuple[str, ...]:
+        """Shares of the cluster, where only one of the futures has more or fewer nodes."""
+        return OF_THE_CLUSTER if self.is_resized else ()
 
     def jobs(self) -> list[dict[str, object]]:
         """What becomes of the jobs that are submitted."""
@@ -262,7 +269,11 @@ def _show(difference: Difference, output: Output) -> None:
 
 def _tell(difference: Difference, output: Output) -> None:
     futures = difference.futures()
-    emit_parts([row.texts() for row in comparison_rows(futures)], (FUTURE, *measure_columns(futures)), output)
+    emit_parts(
+        [row.texts() for row in comparison_rows(futures, difference.unlike)],
+        (FUTURE, *measure_columns(futures)),
+        output,
+    )
     if output == "name":
         return
     delays = difference.delays()

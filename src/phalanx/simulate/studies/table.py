@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from phalanx.engine.state.records import JobState
 from phalanx.simulate.figures.result import Result
 
-BEST = " *"
-"""What marks the best where there is only text."""
+BEST, AMONG_BEST = " *", " ~"
+"""What marks the best where there is only text, and what is not told apart from it."""
 
 
 class Better(StrEnum):
@@ -83,21 +84,34 @@ def measures_of(results: Sequence[Result]) -> tuple[Measure, ...]:
     )
 
 
-def comparison_rows(results: Sequence[Result]) -> list[ComparisonRow]:
-    """A row for each result, in their order."""
-    columns = [_column(measure, results) for measure in MEASURES]
+def comparison_rows(results: Sequence[Result], unlike: Collection[str] = ()) -> list[ComparisonRow]:
+    """A row for each result, in their order. No result is best where they are not alike, nor in `unlike` columns."""
+    columns = [_column(measure, results, measure.key not in unlike) for measure in MEASURES]
     return [
         ComparisonRow(str(result.summary["policy"]), tuple(column[index] for column in columns))
         for index, result in enumerate(results)
     ]
 
 
-def _column(measure: Measure, results: Sequence[Result]) -> list[Cell]:
+def is_alike(measure: Measure, results: Sequence[Result]) -> bool:
+    """Whether a figure is of the same jobs in all results that have it: else the lower need not be the better."""
+    known = [result for result in results if measure.of(result.summary) is not None]
+    match measure.path[0]:
+        case "jct_s" | "slowdown":
+            found = {frozenset(job.job_id for job in each.jobs if job.state == JobState.SUCCEEDED) for each in known}
+        case "wait_s":
+            found = {frozenset(job.job_id for job in each.jobs if job.start_s is not None) for each in known}
+        case _:
+            found = {frozenset(job.job_id for job in each.jobs) for each in known}
+    return len(found) < 2
+
+
+def _column(measure: Measure, results: Sequence[Result], is_marked: bool) -> list[Cell]:
     values = [measure.of(result.summary) for result in results]
     texts = ["-" if value is None else measure.text(value) for value in values]
     known = {value: text for value, text in zip(values, texts, strict=True) if value is not None}
     best = None
-    if len(set(known.values())) > 1:
+    if is_marked and len(set(known.values())) > 1 and is_alike(measure, results):
         best = min(known) if measure.better is Better.LOWER else max(known)
     return [Cell(value, text, best is not None and value == best) for value, text in zip(values, texts, strict=True)]
 
