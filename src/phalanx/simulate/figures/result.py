@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import msgspec
+
+from phalanx.errors import PhalanxError
+
+
+class FrameError(PhalanxError):
+    """A table of jobs that cannot be made."""
 
 
 class JobResult(msgspec.Struct, frozen=True):
@@ -73,3 +80,34 @@ class Result(msgspec.Struct, frozen=True):
     nodes: dict[str, NodeUse] = {}
     stays_left_out: int = 0
     served: dict[str, float] = {}
+
+    def __repr__(self) -> str:
+        """A line for an interactive session; all there is would fill its screen."""
+        counts, policy = self.summary["jobs"], self.summary["policy"]
+        told = [f"{counts['completed']:,} of {counts['submitted']:,} completed"]
+        for name, key in (("mean JCT", "jct_s"), ("mean queued", "queued_s")):
+            mean = self.summary[key]["mean"]
+            told += [f"{name} {mean:,.0f} s"] if mean is not None else []
+        return f"<Result {policy}: {', '.join(told)}>"
+
+    def to_polars(self) -> Any:
+        """A row for each job, as a polars DataFrame."""
+        return _library("polars", "phalanx[traces]").DataFrame(self._columns())
+
+    def to_pandas(self) -> Any:
+        """A row for each job, as a pandas DataFrame."""
+        return _library("pandas", "pandas").DataFrame(self._columns())
+
+    def _columns(self) -> dict[str, list[Any]]:
+        names = JobResult.__struct_fields__
+        return {name: [getattr(job, name) for job in self.jobs] if name != "nodes" else self._nodes() for name in names}
+
+    def _nodes(self) -> list[list[str]]:
+        return [list(job.nodes) for job in self.jobs]
+
+
+def _library(name: str, package: str) -> Any:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise FrameError(f"this needs {name}: pip install '{package}'") from error

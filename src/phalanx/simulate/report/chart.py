@@ -13,7 +13,9 @@ from phalanx.simulate.report.text import chart_text
 from phalanx.simulate.studies.table import count_text, duration_text
 
 HEIGHT_PX = 340
-DASHES = ("solid", "dash", "dot", "dashdot")
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
+"""One fewer or more than divides the number of colours: lines that share one differ in the other."""
+
 SPREAD_HEADER = ("policy", "jobs", "mean", "p50", "p95", "p99", "longest")
 
 Labelled: TypeAlias = Sequence[tuple[str, Result]]
@@ -77,7 +79,7 @@ def line(label: str, series: int, points: Points) -> dict[str, Any]:
         "name": chart_text(label),
         "x": xs,
         "y": ys,
-        "line": {"shape": "hv", "width": 1.8},
+        "line": {"shape": "hv", "width": 1.8, "dash": DASHES[series % len(DASHES)]},
         "meta": {"series": series},
     }
 

@@ -19,7 +19,7 @@ from phalanx.simulate.report.text import chart_text, labels
 from phalanx.simulate.studies.table import count_text, duration_text
 
 NODES_MAX = 48
-QUEUES_MAX = 6
+QUEUES_MAX = 11
 ROW_PX = 22
 _ROW_HEIGHT = 0.84
 """Of the distance between two rows; the rest keeps them apart."""

@@ -60,9 +60,26 @@
   }, { rootMargin: "600px" });
   charts.forEach((chart) => near.observe(chart));
 
+  // Of several Gantt charts one is seen at a time.
+  const pick = document.getElementById("pick");
+  const figureOf = (chart) => chart.closest("figure");
+  function show() {
+    for (const option of pick.options) {
+      const chart = document.getElementById("chart-" + option.value);
+      if (!chart) continue;
+      figureOf(chart).hidden = option.value !== pick.value;
+      if (!figureOf(chart).hidden && drawn.has(chart)) Plotly.Plots.resize(chart);
+      if (!figureOf(chart).hidden && !drawn.has(chart)) near.observe(chart);
+    }
+  }
+  if (pick) {
+    pick.addEventListener("change", show);
+    show();
+  }
+
   // Those out of sight follow one by one, so that scrolling, searching and saving the page find them drawn.
   function drawAnother() {
-    const chart = charts.find((each) => !drawn.has(each));
+    const chart = charts.find((each) => !drawn.has(each) && !each.closest("figure").hidden);
     if (chart) {
       near.unobserve(chart);
       draw(chart);
@@ -72,5 +89,8 @@
   addEventListener("load", () => setTimeout(drawAnother, 1000));
 
   dark.addEventListener("change", () => drawn.forEach(draw));
-  addEventListener("beforeprint", () => charts.filter((chart) => !drawn.has(chart)).forEach(draw));
+  addEventListener("beforeprint", () => {
+    charts.forEach((chart) => { chart.closest("figure").hidden = false; });
+    charts.filter((chart) => !drawn.has(chart)).forEach(draw);
+  });
 })();

@@ -123,7 +123,19 @@ def _section(section: Section) -> str:
     parts = "\n".join(part if isinstance(part, str) else _chart(part) for part in content)
     if any(isinstance(part, Chart) for part in content):
         parts = f'<div class="charts">\n{parts}\n</div>'
+    if key == "gantt" and len(content) > 1:
+        parts = f"{_selector(content)}\n{parts}"
     return f'<section aria-labelledby="{key}">\n<h2 id="{key}">{name}</h2>\n{parts}\n</section>\n'
+
+
+def _selector(content: Sequence[Content]) -> str:
+    """What chooses which of several charts is seen; without JavaScript, and on paper, all are."""
+    options = "".join(
+        f'<option value="{part.key}">{page_text(part.title, VALUE_LENGTH_MAX)}</option>'
+        for part in content
+        if isinstance(part, Chart)
+    )
+    return f'<p class="pick"><label for="pick">Show</label> <select id="pick">{options}</select></p>'
 
 
 def _chart(chart: Chart) -> str:
