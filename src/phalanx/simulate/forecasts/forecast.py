@@ -134,6 +134,7 @@ def forecast(state: State, outlook: Outlook, jobs: Iterable[str] | None = None) 
     """
     waiting = waiting_jobs(state) if jobs is None else dict.fromkeys(jobs)
     past = Past(state)
+    past.know_arrivals()
     unsaid = {name: None for name, job, done_ms in _open_jobs(state) if _is_unsaid(past, job, done_ms)}
     orders = orders_of(outlook.runs, outlook.seed)
     futures = apart(
@@ -172,22 +173,26 @@ def point_forecast(state: State, job: str, outlook: Outlook) -> Point:
 
 def _run_short(state: State, job: str, outlook: Outlook) -> Future:
     watch = Watch(waiting_jobs(state), lambda starts: job in starts or len(starts) >= STARTS_MAX)
-    future = _run(state, UsualWorks(state), iter(()), watch, replace(outlook, grain_ms=MINUTE_MS))
+    works = LikelyWorks(state, Past(state), lambda _: USUAL)
+    future = _run(state, works, iter(()), watch, replace(outlook, grain_ms=MINUTE_MS))
     return replace(future, until_ms=state.now) if len(future.starts) >= STARTS_MAX else future
 
 
-class UsualWorks(Mapping[str, Work]):
-    """What jobs have to do if each takes as long as is usual. Worked out at a start: of many few start."""
+class LikelyWorks(Mapping[str, Work]):
+    """What jobs have to do by what the past tells, at a part of all that is possible; some are over as soon as they run.
+    Worked out at a start: of many few start.
+    """
 
-    def __init__(self, state: State) -> None:
-        self._state, self._past = state, Past(state)
+    def __init__(self, state: State, past: Past, part: Callable[[str], float], at_once: Container[str] = ()) -> None:
+        self._state, self._past, self._part, self._at_once = state, past, part, at_once
         self._known: dict[str, Work] = {}
 
     def __getitem__(self, name: str) -> Work:
         if name not in self._known:
             record = self._state.jobs[name]
-            length_ms = self._past.length_ms(record.job, record.executed_ms(self._state.now), USUAL)
-            self._known[name] = Work(length_ms, job=record.job)
+            done_ms = record.executed_ms(self._state.now)
+            drawn_ms = self._past.length_ms(record.job, done_ms, self._part(name))
+            self._known[name] = Work(max(done_ms, 1) if name in self._at_once else drawn_ms, job=record.job)
         return self._known[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -219,14 +224,9 @@ def run_ahead(
     """One possible future, in which some jobs are over as soon as they run. The State is not the same afterwards."""
     rng = chances.rng
     past = past.redrawn(rng)
-    works: dict[str, Work] = {}
-    for name, job, done_ms in _open_jobs(state):
-        drawn_ms = past.length_ms(job, done_ms, chances.part(name))
-        works[name] = Work(max(done_ms, 1) if name in at_once else drawn_ms, job=job)
-    coming: list[tuple[int, Event]] = []
-    for at_ms, job in islice(past.coming(outlook.horizon_ms, rng, chances.part(ARRIVALS)), COMING_MAX):
-        works[job.id] = Work(past.length_ms(job, 0, chances.part(job.id)), job=job)
-        coming.append((at_ms, JobSubmitted(job)))
+    arriving = islice(past.coming(outlook.horizon_ms, rng, chances.part(ARRIVALS)), COMING_MAX)
+    coming: list[tuple[int, Event]] = [(at_ms, JobSubmitted(job)) for at_ms, job in arriving]
+    works = LikelyWorks(state, past, chances.part, at_once)
     if len(coming) == COMING_MAX:
         outlook = replace(outlook, horizon_ms=min(outlook.horizon_ms, coming[-1][0] - state.now))
     return _run(state, works, iter(coming), Watch(waiting, lambda starts: len(starts) == len(waiting)), outlook)

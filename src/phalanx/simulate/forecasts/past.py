@@ -268,6 +268,10 @@ class Past:
                 number += 1
                 yield at_ms + shift_ms, _again(job, number, shift_ms)
 
+    def know_arrivals(self) -> None:
+        """Works out now which jobs may come again: once for all runs that are forked from here."""
+        _ = self._repeatable
+
     @cached_property
     def _repeatable(self) -> list[tuple[int, Job]]:
         """Arrivals of which the like would be taken on today: queues may have gone since, levels, or limits sunk."""
