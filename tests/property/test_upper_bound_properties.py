@@ -10,9 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from phalanx.bench.tenants.borrowing import Crowd, a_node, tree
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.engine.decide.cycle import decide
 from phalanx.engine.plan.builder import PlanBuilder
+from phalanx.engine.preempt.stops import Stopping
 from phalanx.engine.preempt.upper_bound import UpperBound, UpperBounds
 from phalanx.engine.state.journal import Count
 from phalanx.engine.state.records import JobRecord, Phase
@@ -148,3 +150,25 @@ def test_some_heads_are_counted_out_and_others_share_a_ceiling(monkeypatch: pyte
     assert not all(found)
     assert any(shared)
     assert not all(shared)
+
+
+@pytest.mark.parametrize("policy", ["kai", "volcano", "phalanx"])
+@pytest.mark.parametrize("seed", range(3))
+def test_groups_that_are_not_asked_about_would_not_have_yielded(policy: str, seed: int) -> None:
+    nodes = tuple(a_node(number) for number in range(8))
+    cluster = Cluster(nodes, ("rack", "node"), queues=tree((3, 3), 8 * len(nodes)))
+    crowd = Crowd(cluster, policy, seed, 12)
+    events: list[Event] = [JobSubmitted(crowd.job(priorities=2)) for _ in range(60)]
+    asked = 0
+    for _ in range(8):
+        for event in events:
+            record(crowd.state, crowd.journal, event, crowd.now)
+        plan = decide(crowd.state, crowd.now)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Stopping, "groups", lambda way: way.state.runs)
+            assert decide(crowd.state, crowd.now) == plan
+        pending = crowd.answers(crowd.take([]))
+        asked += len(pending)
+        crowd.now += 1_000
+        events = [*pending, *crowd.ends(3), *(JobSubmitted(crowd.job(priorities=2)) for _ in range(3))]
+    assert asked

@@ -258,6 +258,7 @@ RULES: Mapping[str, Rule] = {
     "victims": Rule(_pair, _is_truth, TRUTH),
     "moves": Rule(_pair, _is_truth, TRUTH),
     "reclaims": Rule(_pair, _is_truth, TRUTH),
+    "may_reclaim": Rule(_job, _is_truth, TRUTH),
     "keeps": Rule(_queue, _is_amount, "thousandths of GPUs, a whole number that is not negative"),
     "allows": Rule(_job, _is_number_or_none, "None or thousandths of GPUs, a whole number"),
     "shape": Rule(_job, _is_gang, "a Gang with at least one role"),

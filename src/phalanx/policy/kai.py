@@ -69,6 +69,10 @@ def kai(parameters: Parameters) -> Policy:
             path = path.rpartition("/")[0]
         return False
 
+    def may_reclaim(head: JobView, at: Moment) -> bool:
+        queue = head.job.queue
+        return fits_in(at.usage(queue), need_of(head.job.gang), fair_shares(at)[queue])
+
     return Policy(
         "kai",
         order=by_priority,
@@ -77,6 +81,7 @@ def kai(parameters: Parameters) -> Policy:
         victims=victims if preempt or reclaim else nobody,
         moves=anybody if consolidate else nobody,
         reclaims=reclaims if reclaim else nobody,
+        may_reclaim=may_reclaim,
         keeps=keeps,
         allows=within_quota,
         observe=observe_wants,

@@ -22,6 +22,7 @@ QueueOrder = Callable[[str, Usage, Moment], Key]
 Backfill = Callable[[JobView, JobView], bool]
 Victims = Callable[[JobView, RunView, Moment], bool]
 Keeps = Callable[[str, Moment], int]
+MayReclaim = Callable[[JobView, Moment], bool]
 Allows = Callable[[JobView, Moment], int | None]
 Shape = Callable[[JobView, Moment], Gang]
 Sizes = Callable[[Sequence[JobView], Moment], Mapping[str, Mapping[str, int]]]
@@ -97,6 +98,11 @@ def nobody(head: JobView, victim: RunView, at: Moment) -> bool:
 
 def anybody(head: JobView, other: RunView, at: Moment) -> bool:
     """An attempt that lets itself be moved, and saves its work, is moved before any is stopped."""
+    return True
+
+
+def always_may(head: JobView, at: Moment) -> bool:
+    """Each attempt of another queue is asked about."""
     return True
 
 
@@ -181,8 +187,9 @@ class Policy:
     to it, once for those of a priority, which is faster with many queues. `moves(head, run)` says likewise whether one
     may be moved elsewhere for a head, if it lands there at once; that is tried before any is stopped. `reclaims(head,
     run)` says whether one of another queue may be stopped for a head where the cluster describes queues, beside what is
-    reclaimed by quota. `keeps` is what a queue keeps whatever other queues need, in thousandths of GPUs: victims are
-    taken of it only down to that, or while it has more where the cluster describes queues. `allows(job)` is what a job
+    reclaimed by quota; where `may_reclaim(head)` is false it is so of none, and none is asked about. `keeps` is what a
+    queue keeps whatever other queues need, in thousandths of GPUs: victims are taken of it only down to that, or while
+    it has more where the cluster describes queues. `allows(job)` is what a job
     may have at most now, in thousandths of GPUs, where the cluster describes queues. `shape` is the gang to place: it
     may ask for another GPU type, or let the tasks of a gang that allows it be divided. `sizes` is asked at a wake-up,
     with all jobs that are pending or have devices: how many members each role of an elastic gang is to have, by job and
@@ -220,6 +227,7 @@ class Policy:
     victims: Victims = nobody
     moves: Victims = nobody
     reclaims: Victims = nobody
+    may_reclaim: MayReclaim = always_may
     minds: Minds = Minds.QUEUES
     keeps: Keeps = nothing_kept
     allows: Allows = no_bound

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from phalanx.engine.preempt.charge import Rank
 from phalanx.engine.preempt.excess import Excess
@@ -51,16 +51,23 @@ class Stopping:
         state = self.state
         if not state.quotas and not self._varies:
             return self._giving_way()
-        if not state.quotas or state.policy.has_reclaims:
+        if not state.quotas:
             return state.runs
-        return self._groups_for(self._needs())
+        queues = dict.fromkeys(queue for need in self._all_needs() for queue in self._queues_for(need))
+        if not state.policy.has_reclaims:
+            return [group for queue in queues for group in state.preemptible_gpus.groups.get(queue, ())]
+        if state.policy.may_reclaim(self.head, state) or state.quotas.deserves_more(
+            self.head.job.queue, self.head.need
+        ):
+            return state.runs
+        return [group for group in state.runs if group[1] in queues]
 
-    def _groups_for(self, need: Usage) -> list[PreemptionGroup]:
-        """Groups of the head's queue, and of those from which it may reclaim with so much more."""
-        state, head = self.state, self.head
-        borrowing = state.quotas.borrowers_for(head.job.queue, need)
-        queues = dict.fromkeys((head.job.queue, *(inner.path for each in borrowing for inner in each.within)))
-        return [group for queue in queues for group in state.preemptible_gpus.groups.get(queue, ())]
+    def _queues_for(self, need: Usage) -> Iterator[str]:
+        """The head's queue, and those from which it may reclaim with so much more."""
+        yield self.head.job.queue
+        for borrowing in self.state.quotas.borrowers_for(self.head.job.queue, need):
+            for inner in borrowing.within:
+                yield inner.path
 
     def _giving_way(self) -> list[PreemptionGroup]:
         """Groups that yield to the head: where quotas have no say, the same for all its preemption group."""
@@ -73,6 +80,10 @@ class Stopping:
     def group_goes(self, attempt: AttemptRecord) -> bool:
         """As the policy and the quotas say, now or once other victims have left."""
         return could_yield(self.state, self.head, attempt, self._needs())
+
+    def _all_needs(self) -> tuple[Usage, ...]:
+        """What the head may need of other queues, in whatever way."""
+        return (self._needs(),)
 
     def _needs(self) -> Usage:
         """What the head needs of other queues at least: of those in its own, the policy's victims go before."""
@@ -207,9 +218,9 @@ class OuterStopping(Stopping):
     would be one more victim.
     """
 
-    def groups(self) -> Iterable[PreemptionGroup]:
+    def _all_needs(self) -> tuple[Usage, ...]:
         """Also of queues of which nothing is needed where jobs of the head's own are preempted."""
-        return dict.fromkeys((*super().groups(), *self._groups_for(self.head.need)))
+        return (self._needs(), self.head.need)
 
     def group_goes(self, attempt: AttemptRecord) -> bool:
         """Likewise."""

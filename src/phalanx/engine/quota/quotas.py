@@ -208,6 +208,12 @@ class Quotas:
         """
         return any(has_room and each.borrows_beside for each, has_room in self._with_room(path, need))
 
+    def deserves_more(self, path: str, need: Usage) -> bool:
+        """Whether a queue, or one it lies in, would stay within its nominal quota with so much more, whatever the
+        limits further in, while a queue beside that one borrows: else it `reclaims` from none.
+        """
+        return any(each.borrows_beside and each.has_room(need) for each in self.accounts[path].trail[1:])
+
     def reclaimable(self, path: str) -> list[Most]:
         """What a queue could want of each resource at most so that it `may_reclaim`: no more than any one of these.
 

@@ -179,7 +179,7 @@ def _run_short(state: State, job: str, outlook: Outlook) -> Future:
 
 
 class LikelyWorks(Mapping[str, Work]):
-    """What jobs have to do by what the past tells, at a part of all that is possible; some are over as soon as they run.
+    """What jobs have to do by what the past tells, at a part of all that is possible; some end as soon as they run.
     Worked out at a start: of many few start.
     """
 
