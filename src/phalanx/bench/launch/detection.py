@@ -10,10 +10,13 @@ import time
 from dataclasses import dataclass
 
 from phalanx.bench.launch.faults import KINDS, fault_of
-from phalanx.bench.launch.run import LAUNCH, PRELOAD, Process, Run
+from phalanx.bench.launch.run import LAUNCH, PATIENCE_S, PRELOAD, Process, Run
 from phalanx.bench.row import Row, Tell, row
 
 EXIT_MOST_S = 0.2
+FAULT_MOST_S = 20.0
+"""How long a fault and the restart after it may take on a busy machine."""
+
 RIGHT_LEAST = 0.95
 
 
@@ -70,7 +73,7 @@ def left_alone(scale: Scale, tell: Tell) -> list[Row]:
     """Restarts of a training in which one rank is sometimes ten times as slow as the others."""
     tell(f"launch: {scale.slow_steps} steps with a slow rank")
     with Run() as run:
-        run.start(_launcher(scale), "slow", scale.slow_steps).wait()
+        run.start(_launcher(scale), "slow", scale.slow_steps).wait(PATIENCE_S + scale.slow_steps)
         restarts = max(note["phalanx_epoch"] for note in run.notes("began")) - 1
         ended = len(run.notes("ended"))
     false = restarts if ended == scale.ranks else None
@@ -84,7 +87,7 @@ def named(scale: Scale, tell: Tell) -> list[Row]:
     warm = ("--standby", str(scale.ranks), "--preload", PRELOAD)
     with Run() as run:
         agent = run.start(_launcher(scale, *patience, *warm), "faults", scale.faults)
-        code = agent.wait()
+        code = agent.wait(PATIENCE_S + FAULT_MOST_S * scale.faults)
         said = "\n".join(line for _, line in agent.lines)
     told = dict(re.findall(r"^phalanx: epoch (\d+): running, (.*)$", said, re.MULTILINE))
     wrong = [epoch for epoch in range(1, scale.faults + 1) if not _is_right(epoch, told.get(str(epoch + 1), ""), scale)]

@@ -23,7 +23,7 @@ class Scale:
     """How many a world does before it is changed. Fewer than take a standby's imports, and the next change waits."""
 
 
-FULL = Scale((4, 6, 3), last_call_s=30, steps=2000)
+FULL = Scale((4, 6, 3), last_call_s=30, steps=800)
 QUICK = Scale((1, 2, 1), last_call_s=1, steps=20)
 
 

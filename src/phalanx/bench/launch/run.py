@@ -55,8 +55,8 @@ class Process:
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
-    def wait(self) -> int:
-        code = self._process.wait(PATIENCE_S)
+    def wait(self, patience_s: float = PATIENCE_S) -> int:
+        code = self._process.wait(patience_s)
         self._reader.join(PATIENCE_S)
         return code
 
