@@ -60,7 +60,7 @@ def until(condition):
 def notes(event):
     return [each for each in map(json.loads, open(out)) if each["event"] == event]
 
-def train(steps):
+def train(steps, before_digest=lambda: None):
     for step in elastic.steps(steps):
         with step:
             at(step.number)
@@ -74,6 +74,7 @@ def train(steps):
             note("committed", step=step.number, samples=mine, data_epoch=ledger.epoch)
             optimizer.step()
             ledger.commit()
+    before_digest()
     content = b"".join(each.detach().numpy().tobytes() for each in model.parameters())
     note("ended", completed=elastic.completed, leaving=elastic.is_leaving, digest=hashlib.sha256(content).hexdigest())
 """

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
@@ -18,6 +18,7 @@ import torch.distributed as dist
 from phalanx.errors import PhalanxError
 from phalanx.train.elastic import transfer
 from phalanx.train.elastic.agreement import Agreement, Recovery, Standing, agreed
+from phalanx.train.elastic.device import Device
 from phalanx.train.elastic.group import Group
 from phalanx.train.elastic.seat import Watch, World, has_notice, take
 from phalanx.train.launch import handover
@@ -51,7 +52,8 @@ class Elastic:
     counts; a `with` block ends before it where the step does not, and the step comes again. Every part of the state has
     `state_dict` and `load_state_dict` and is equal on all ranks; a rank that is started has it from another. After a
     failure from which no rank goes on, and when the job is to end, it is saved in `folder`, from where the next start
-    goes on.
+    goes on. Where a part of it lies on a GPU, gradients go by NCCL, but with `backend="gloo"`: two ranks cannot share a
+    GPU by NCCL.
     """
 
     def __init__(
@@ -60,13 +62,14 @@ class Elastic:
         *,
         folder: str | Path | None = None,
         timeout_s: float = 60.0,
+        backend: Literal["gloo"] | None = None,
         tell: Callable[[Recovery], None] | None = None,
     ) -> None:
         transfer.refuse_sharded(state)
         self._state = dict(state)
         self._folder = None if folder is None else Path(folder) / "after-failure"
         self._tell = tell or print_recovery
-        self._group = Group(timeout_s)
+        self._group = Group(timeout_s, Device.of(self._state) if backend is None else None)
         self._watch = Watch(self._group.break_up)
         self._standing = Standing(0, keeps=False)
         self._agreement: Agreement | None = None
@@ -200,7 +203,8 @@ class Elastic:
         self._break()
         if cause.is_cascade:
             return True
-        if cause.is_program or self._tries == TRIES:
+        # A process whose context of CUDA has had an error can compute nothing more.
+        if cause.is_program or cause.kind == "cuda" or self._tries == TRIES:
             return False
         self._tries += 1
         self._is_own_failure = True
@@ -242,6 +246,7 @@ class Step:
         gradients = [each.grad for each in parameters if each.grad is not None]
         flat = torch.cat([each.flatten() for each in gradients])
         dist.all_reduce(flat)
+        self._elastic._group.await_device()
         flat /= dist.get_world_size()
         first = 0
         for gradient in gradients:

@@ -16,6 +16,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 
 from phalanx.errors import PhalanxError
+from phalanx.train.elastic.device import DEVICE_BACKEND, Device
 from phalanx.train.elastic.seat import World
 
 POLL_S = 0.005
@@ -29,8 +30,10 @@ QUIET_S = 5.0
 class Group:
     """At most one at a time. A round is one meeting of the ranks of a world; what breaks a world begins the next."""
 
-    def __init__(self, timeout_s: float) -> None:
+    def __init__(self, timeout_s: float, device: Device | None = None) -> None:
+        """With a device, tensors on it go by NCCL, and those of the host by gloo still."""
         self._timeout = timedelta(seconds=timeout_s)
+        self._device = device
         self._store: TCPStore | None = None
         self._before: TCPStore | None = None
         self._is_store_lost = False
@@ -100,6 +103,9 @@ class Group:
         with self._lock:
             self._connections = []
         if dist.is_initialized():
+            if self._device is not None:
+                # What waits on the device for a rank that is gone would wait for ever.
+                self._device.abort()
             dist.destroy_process_group()
 
     def break_up(self) -> None:
@@ -108,6 +114,13 @@ class Group:
             for descriptor in self._connections:
                 with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
                     connection.shutdown(socket.SHUT_RDWR)
+        if self._device is not None:
+            self._device.give_up()
+
+    def await_device(self) -> None:
+        """Waits for what this process has begun on the device; RuntimeError where the world breaks meanwhile."""
+        if self._device is not None:
+            self._device.wait(self._timeout.total_seconds())
 
     def close(self) -> None:
         self.leave()
@@ -142,10 +155,16 @@ class Group:
         self._store.set_timeout(self._timeout)
         before = open_connections()
         store = PrefixStore(f"group/{number}", self._store)
-        dist.init_process_group("gloo", store=store, rank=world.rank, world_size=world.size, timeout=self._timeout)
+        if self._device is not None:
+            self._device.prepare()
+        backend = "gloo" if self._device is None else DEVICE_BACKEND
+        dist.init_process_group(backend, store=store, rank=world.rank, world_size=world.size, timeout=self._timeout)
         # The first collective opens what connections are not open yet.
         dist.all_reduce(torch.zeros(1))
         self._connections = sorted(open_connections() - before)
+        if self._device is not None:
+            self._device.connect()
+            self.await_device()
         self._store.set_timeout(timedelta(seconds=REACH_S))
 
 
