@@ -23,6 +23,9 @@ POLL_S = 0.005
 REACH_S = 2.0
 """How long one attempt to reach the store of a world may take; the newest world is looked at between attempts."""
 
+AGAIN_S = 0.5
+"""After so long a store that was lost is sought again."""
+
 QUIET_S = 5.0
 """A world that broke is met for again if the launcher has said nothing of it by then."""
 
@@ -35,8 +38,10 @@ class Group:
         self._timeout = timedelta(seconds=timeout_s)
         self._device = device
         self._store: TCPStore | None = None
-        self._before: TCPStore | None = None
-        self._is_store_lost = False
+        self._served: TCPStore | None = None
+        """What rank 0 holds for the others, also when it has lost its own connection to it."""
+        self._before: tuple[TCPStore | None, ...] = ()
+        self._lost_at = -AGAIN_S
         self._world: World | None = None
         self._round = -1
         self._left_at = 0.0
@@ -60,8 +65,9 @@ class Group:
             world = World.newest()
             if self._world is None or world.epoch != self._world.epoch:
                 # Held for ranks that have not heard of the new world yet.
-                self._before = self._store
-                self._store, self._world, self._round, self._is_store_lost = None, world, -1, False
+                self._before = (self._store, self._served)
+                self._store, self._served, self._world, self._round = None, None, world, -1
+                self._lost_at = -AGAIN_S
             if self._is_there(world):
                 begins = is_own_failure or time.monotonic() > self._left_at + QUIET_S
                 if self._met(world, begins, should_stop):
@@ -70,14 +76,18 @@ class Group:
         return False
 
     def _is_there(self, world: World) -> bool:
-        """Whether the store of the world is reached. One that was lost is not sought: another world comes."""
-        if self._is_store_lost or self._store is not None:
-            return not self._is_store_lost
+        """Whether the store of the world is reached. One that was lost is sought again after a while: where it is gone
+        another world comes, and else it was the network.
+        """
+        if self._store is not None:
+            return True
+        if time.monotonic() < self._lost_at + AGAIN_S:
+            return False
         with suppress(RuntimeError):
             if world.rank == 0 or answers(world.address, world.port):
                 self._reach(world)
                 return True
-        if world.rank == 0:
+        if world.rank == 0 and self._served is None:
             raise PhalanxError(f"rank 0 cannot listen at {world.address}:{world.port}: the port was taken meanwhile")
         return False
 
@@ -88,7 +98,7 @@ class Group:
             if number == self._round or not self._all_came(world, number, should_stop):
                 return False
         except RuntimeError:
-            self._is_store_lost = True
+            self._store, self._lost_at = None, time.monotonic()
             return False
         self._round = number
         with suppress(RuntimeError):
@@ -124,13 +134,13 @@ class Group:
 
     def close(self) -> None:
         self.leave()
-        self._store = None
+        self._store = self._served = None
 
     def _reach(self, world: World) -> None:
-        reach = timedelta(seconds=REACH_S)
-        self._store = TCPStore(
-            world.address, world.port, is_master=world.rank == 0, timeout=reach, wait_for_workers=False
-        )
+        reach, serves = timedelta(seconds=REACH_S), world.rank == 0 and self._served is None
+        self._store = TCPStore(world.address, world.port, is_master=serves, timeout=reach, wait_for_workers=False)
+        if serves:
+            self._served = self._store
 
     def _next_round(self, begins: bool) -> int:
         """The round that the ranks of this world meet in; the next one, if this rank may begin it."""
