@@ -64,6 +64,7 @@ VERBS: dict[str, Verb] = {
     "logs": Verb("phalanx.cli.logs:logs", "Print the output of a job."),
     "nodes": Verb("phalanx.cli.nodes:nodes", "List the nodes with their health and GPUs in use."),
     "plan": Verb("phalanx.cli.plan:plan", "Show where a job would be placed, without submitting it."),
+    "platforms": Verb("phalanx.cli.platforms:platforms", "Write a job for other platforms, with their prices."),
     "policies": Verb("phalanx.cli.policies:policies", "Compare policies and list their parameters."),
     "postmortem": Verb(
         "phalanx.cli.postmortem:postmortem", "Explain where the time of a job went, and what would have saved it."
