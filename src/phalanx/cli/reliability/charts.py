@@ -13,18 +13,17 @@ from phalanx.simulate.report.chart import Chart, Grid, axis, layout
 LOST = tuple(part for part in PARTS if part != "work")
 
 
-def tornado_chart(bars: Sequence[Bar]) -> Chart:
-    """A bar to either side of nothing for each figure."""
+def tornado_chart(bars: Sequence[Bar], now: float) -> Chart:
+    """A bar to either side of the ratio as it is now, for each figure."""
     ordered = list(reversed(bars))
-    base = (bars[0].halved + bars[0].doubled) / 2 if bars else 0.0
     traces = tuple(
         {
             "type": "bar",
             "orientation": "h",
             "name": name,
             "y": [bar.figure for bar in ordered],
-            "x": [round(getattr(bar, key) - base, 6) for bar in ordered],
-            "base": base,
+            "x": [round(getattr(bar, key) - now, 6) for bar in ordered],
+            "base": round(now, 6),
             "meta": {"series": series},
         }
         for series, (key, name) in enumerate((("halved", "half of it"), ("doubled", "twice as much")))

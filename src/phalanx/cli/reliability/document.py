@@ -10,6 +10,7 @@ from phalanx.cli.reliability.pages import write_page
 from phalanx.faults.reliability.course import Course
 from phalanx.faults.reliability.design import Design, Option
 from phalanx.faults.reliability.design import design as design_for
+from phalanx.faults.reliability.ettr import exact_ettr
 from phalanx.faults.reliability.tiers import tiered_split
 from phalanx.faults.reliability.tornado import tornado
 from phalanx.faults.taxonomy.cause import shares
@@ -68,10 +69,11 @@ def _row(cells: tuple[str, ...]) -> str:
 
 def sections(found: Design) -> list[Section]:
     """The sections of the page: each table, and the plots where they belong."""
+    course = _as_course(found.chosen)
     plots: dict[str, list[Chart]] = {
         "strategies": [_lost(found), *_sizes(found)],
         "tiers": [_interval(found)],
-        "buys": [tornado_chart(tornado(_as_course(found.chosen)))],
+        "buys": [tornado_chart(tornado(course), exact_ettr(course))],
     }
     pages: list[Section] = []
     for key, heading, note, grid in parts(found):
@@ -114,7 +116,6 @@ def _strategies(found: Design) -> Part:
     rows = tuple(
         (
             each.strategy.name,
-            each.strategy.about,
             f"{each.ettr:.4f}",
             f"{each.goodput:.4f}",
             str(each.spares),
@@ -123,8 +124,9 @@ def _strategies(found: Design) -> Part:
         )
         for each in found.options
     )
-    header = ("strategy", "about", "ETTR", "goodput", "spares", "USD a useful GPU-hour", "reaches the target")
-    note = "From the simplest. The ratio is of the job's own time; goodput counts spares as provisioned, too."
+    header = ("strategy", "ETTR", "goodput", "spares", "USD a useful GPU-hour", "reaches the target")
+    about = "; ".join(f"{each.strategy.name}: {each.strategy.about}" for each in found.options)
+    note = f"The ratio is of the job's own time; goodput counts spares as provisioned, too. From the simplest, {about}."
     return "strategies", "Strategies", note, Grid(header, rows)
 
 
@@ -172,7 +174,7 @@ def _copies(found: Design) -> Part:
 def _spares(found: Design) -> Part:
     warm = found.standby
     rows = (
-        ("spare nodes, so that 99 % of the time none is missing", str(found.spares)),
+        ("spare nodes, enough for 99 % of the time", str(found.spares)),
         ("of them kept warm", str(found.warm)),
         ("nodes that fail in a day", f"{warm.failures:.2f}"),
         ("GPU-hours a day lost by waiting for a node", f"{warm.requeue_gpu_h:,.0f}"),

@@ -171,9 +171,15 @@ def tornado(report: str | None, output: Output, **given: Any) -> None:
     if report is not None:
         from phalanx.cli.reliability.charts import tornado_chart
         from phalanx.cli.reliability.pages import write_page
+        from phalanx.faults.reliability.ettr import exact_ettr
 
         title = f"What buys most on {fleet.gpus:,} GPUs"
-        write_page(report, title, f"Failures as in {profile.name}.", [("tornado", "Tornado", [tornado_chart(bars)])])
+        write_page(
+            report,
+            title,
+            f"Failures as in {profile.name}.",
+            [("tornado", "Tornado", [tornado_chart(bars, exact_ettr(course))])],
+        )
 
 
 @click.command()
