@@ -51,6 +51,7 @@ def test_every_rule_for_the_interval_is_beside_the_search(capsys: pytest.Capture
         ("storage", "--gpus", "512", "--parameters", "7e9", "--every", "5m", "--write", "1m", "--reload", "1m"),
         ("published", "--failures", "500"),
         ("llama-3", "--seeds", "1"),
+        ("lemons", "--nodes", "16", "--lemons", "1", "--seeds", "2", "--runs", "1", "--rate", "50"),
     ],
 )
 def test_each_table_is_json_too(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) -> None:

@@ -7,6 +7,7 @@ import click
 from phalanx.cli.reliability.check import check
 from phalanx.cli.reliability.design import design
 from phalanx.cli.reliability.figures import ettr, intervals, mttf, published, tornado
+from phalanx.cli.reliability.lemons import lemons
 from phalanx.cli.reliability.llama import llama_3
 from phalanx.cli.reliability.logs import draw, fit
 from phalanx.cli.reliability.sizes import replicas, spares, storage
@@ -36,6 +37,7 @@ for verb in (
     published,
     llama_3,
     fit,
+    lemons,
     draw,
     design,
     check,
