@@ -131,7 +131,11 @@ class Quarantine:
 
     def is_bad(self, node: str, now: int) -> bool:
         """Whether more fails there than on others, beyond what chance explains among so many nodes."""
-        found, nodes = self.blame.evidence(node, now), len(self.blame.books)
+        book, nodes = self.blame.books[node], len(self.blame.books)
+        # Counts only decay, and of most of 10,000 nodes there is nothing to count.
+        if len(book.blamed) < self.rules.failures and book.own.value < self.rules.failures:
+            return False
+        found = self.blame.evidence(node, now)
         by_jobs = found.failures >= self.rules.failures and found.chance * nodes < self.rules.chance
         by_itself = found.own >= self.rules.failures and found.own_chance * nodes < self.rules.chance
         return by_jobs or by_itself
