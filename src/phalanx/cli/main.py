@@ -53,6 +53,7 @@ VERBS: dict[str, Verb] = {
     "export": Verb("phalanx.cli.export:export", "Convert a job file to manifests of other systems."),
     "forward": Verb("phalanx.cli.forward:forward", "Forward a port of this machine to a running task."),
     "hardware": Verb("phalanx.cli.hardware:hardware", "List the known accelerators and instance types."),
+    "health": Verb("phalanx.cli.health:health", "Check whether this machine is fit for jobs."),
     "history": Verb("phalanx.cli.history:history", "List finished jobs and what they used."),
     "import": Verb("phalanx.cli.import_:import_", "Convert files of other schedulers."),
     "hold": Verb("phalanx.cli.hold:hold", "Hold pending jobs, so that they do not start."),

@@ -1,0 +1,182 @@
+"""Checks of this machine before a job starts or between jobs: its disk, clock, kernel log and GPUs.
+
+Each runs in a process of its own, so that one that hangs, as a broken GPU or disk makes it, is told and not waited for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from phalanx.faults.taxonomy.xid import XIDS, xid_of_line
+
+OK, FAILED, SKIPPED, HUNG = "ok", "failed", "skipped", "hung"
+DISK_MB = 64
+CLOCK_S = 0.2
+CLOCK_OFF_S = 0.05
+YEAR_2024_S = 1_704_067_200
+HOT_C = 95
+KILL_S = 5.0
+LEAST_S = 1.0
+"""One that has answered already is heard also when another has used up all the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a check came to, and what it saw."""
+
+    check: str
+    state: str
+    told: str
+
+
+def disk(folder: str) -> Result:
+    """Writes, flushes and reads back some megabytes."""
+    content = os.urandom(1 << 20)
+    began_s = time.perf_counter()
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".phalanx-health-") as file:
+            for _ in range(DISK_MB):
+                file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+            took_s = time.perf_counter() - began_s
+            file.seek(0)
+            expected = hashlib.sha256(content * DISK_MB).digest()
+            if hashlib.sha256(file.read()).digest() != expected:
+                return Result("disk", FAILED, f"{folder}: what was read back is not what was written")
+    except OSError as error:
+        return Result("disk", FAILED, f"{folder}: {error.strerror}")
+    return Result("disk", OK, f"{folder}: {DISK_MB / took_s:.0f} MB/s written")
+
+
+def clock(_: str) -> Result:
+    """Whether the time of day runs, and about as fast as the machine's own clock."""
+    day_s, own_s = time.time(), time.monotonic()
+    time.sleep(CLOCK_S)
+    off_s = (time.time() - day_s) - (time.monotonic() - own_s)
+    if day_s < YEAR_2024_S:
+        return Result("clock", FAILED, f"the time of day is {time.ctime(day_s)}")
+    if abs(off_s) > CLOCK_OFF_S:
+        return Result("clock", FAILED, f"the time of day jumped by {off_s:.3f} s")
+    return Result("clock", OK, "runs steadily; whether it is right is not known")
+
+
+def kernel_log(path: str) -> Result:
+    """XID codes in the kernel log, or in a file of one: those that blame the node."""
+    try:
+        text = Path(path).read_text(errors="replace") if path else _dmesg()
+    except OSError as error:
+        return Result("kernel-log", FAILED if path else SKIPPED, f"{path or 'dmesg'}: {error.strerror}")
+    found = [each for line in text.splitlines() if (each := xid_of_line(line)) is not None]
+    bad = [(device, XIDS[code]) for device, code in found if code in XIDS and XIDS[code].blames_node]
+    if bad:
+        told = ", ".join(dict.fromkeys(f"{device}: XID {row.code}, {row.name}" for device, row in bad))
+        return Result("kernel-log", FAILED, told)
+    unknown = sorted({code for _, code in found if code not in XIDS})
+    told = f"{len(found)} XIDs that blame no node" if found else "no XID"
+    return Result("kernel-log", OK, told + (f"; not in the table: {', '.join(map(str, unknown))}" if unknown else ""))
+
+
+def _dmesg() -> str:
+    done = subprocess.run(["dmesg"], capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode:
+        raise PermissionError(done.returncode, "may not be read by this user")
+    return done.stdout
+
+
+def gpus(_: str) -> Result:
+    """What NVIDIA's driver says of each GPU: errors of its memory that were not corrected, rows, temperature."""
+    try:
+        pynvml = import_module("pynvml")
+        pynvml.nvmlInit()
+    except ImportError:
+        return Result("gpus", SKIPPED, "nvidia-ml-py is not installed")
+    except Exception as error:  # Each version of the library has classes of its own.
+        if "Not Found" in str(error) or "Not Loaded" in str(error):
+            return Result("gpus", SKIPPED, "this machine has no driver of NVIDIA's")
+        return Result("gpus", FAILED, str(error))
+    try:
+        count = pynvml.nvmlDeviceGetCount()
+        bad = [f"GPU {number}: {told}" for number in range(count) for told in _wrong_with(pynvml, number)]
+    except pynvml.NVMLError as error:
+        return Result("gpus", FAILED, str(error))
+    finally:
+        pynvml.nvmlShutdown()
+    return Result("gpus", FAILED, "; ".join(bad)) if bad else Result("gpus", OK, f"{count} GPUs")
+
+
+def _wrong_with(pynvml: Any, number: int) -> Iterator[str]:
+    handle = pynvml.nvmlDeviceGetHandleByIndex(number)
+    uncorrected, volatile, core = 1, 0, 0
+    errors = _asked(pynvml, lambda: pynvml.nvmlDeviceGetTotalEccErrors(handle, uncorrected, volatile))
+    rows = _asked(pynvml, lambda: pynvml.nvmlDeviceGetRemappedRows(handle))
+    heat_c = _asked(pynvml, lambda: pynvml.nvmlDeviceGetTemperature(handle, core))
+    if errors:
+        yield f"{errors} memory errors that were not corrected"
+    if rows and rows[3]:
+        yield "remapping of a row of memory failed"
+    elif rows and rows[2]:
+        yield "a row of memory is remapped at the next reset"
+    if heat_c is not None and heat_c > HOT_C:
+        yield f"{heat_c} °C"
+
+
+def _asked(pynvml: Any, question: Callable[[], Any]) -> Any:
+    """An answer; None where the GPU has nothing of the kind."""
+    try:
+        return question()
+    except pynvml.NVMLError as error:
+        if "Not Supported" in str(error):
+            return None
+        raise
+
+
+CHECKS: dict[str, Callable[[str], Result]] = {"disk": disk, "clock": clock, "kernel-log": kernel_log, "gpus": gpus}
+
+
+def run_checks(asked: Sequence[tuple[str, str]], timeout_s: float) -> Iterator[Result]:
+    """Runs checks by name, each with what it needs to know, all at the same time."""
+    begun = [(name, _begin(name, argument)) for name, argument in asked]
+    until_s = time.monotonic() + timeout_s
+    for name, process in begun:
+        try:
+            printed, _ = process.communicate(timeout=max(until_s - time.monotonic(), LEAST_S))
+        except subprocess.TimeoutExpired:
+            yield _hung(name, process, timeout_s)
+            continue
+        try:
+            yield Result(**json.loads(printed))
+        except (ValueError, TypeError):
+            yield Result(name, FAILED, f"the check itself ended with {process.returncode}")
+
+
+def _begin(name: str, argument: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "phalanx.faults.health.checks", name, argument]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+
+def _hung(name: str, process: subprocess.Popen[str], timeout_s: float) -> Result:
+    """A process that waits for broken hardware may not even be killed: it is left behind then."""
+    process.kill()
+    told = f"no answer within {timeout_s:g} s"
+    try:
+        process.communicate(timeout=KILL_S)
+    except subprocess.TimeoutExpired:
+        told += ", and it cannot be killed"
+    return Result(name, HUNG, told)
+
+
+if __name__ == "__main__":
+    found = CHECKS[sys.argv[1]](sys.argv[2])
+    sys.stdout.write(json.dumps({"check": found.check, "state": found.state, "told": found.told}))
