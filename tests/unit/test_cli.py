@@ -102,7 +102,7 @@ def test_a_misspelled_verb_is_a_usage_error_that_names_the_nearest() -> None:
     assert "Did you mean 'hardware'?" in result.stderr
 
 
-@pytest.mark.parametrize(("typed", "meant"), [("sbatch", "submit"), ("squeue", "jobs"), ("scancel", "cancel")])
+@pytest.mark.parametrize(("typed", "meant"), [("sacct", "history"), ("srun", "run"), ("sreport", "usage")])
 def test_commands_of_slurm_name_the_verb_that_does_the_same(typed: str, meant: str) -> None:
     result = phalanx(typed)
     assert result.returncode == Exit.USAGE

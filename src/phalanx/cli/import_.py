@@ -33,8 +33,8 @@ def import_(format_: str, file: str, output: str) -> None:
     """Convert FILE, written for another scheduler, to files of phalanx and print them.
 
     FORMAT is `openpai` (a job of protocol version 2), `hived` (a configuration, or a pod with HiveD's annotation),
-    `volcano` or `kai` (manifests of queues). Queues become the `queues` of a cluster file. A setting of theirs that
-    phalanx does not have is refused, or named on stderr.
+    `volcano` or `kai` (manifests of queues), or `sbatch` (a batch script of Slurm). Queues become the `queues` of a
+    cluster file. A setting of theirs that phalanx does not have is refused, or named on stderr.
     """
     if format_ not in READERS:
         raise UnknownFormatError(f"there is no format {format_!r} to import (there is: {', '.join(READERS)})")
@@ -83,9 +83,19 @@ def _kai(text: str, source: str) -> Sequence[dict[str, Any]]:
     return kai(text, source)
 
 
+def _sbatch(text: str, source: str) -> Sequence[dict[str, Any]]:
+    from phalanx.workload.formats.sbatch import read_sbatch
+
+    batch = read_sbatch(text, source)
+    for line in batch.told:
+        click.echo(f"not honoured: {line}", err=True)
+    return [batch.keys]
+
+
 READERS: Mapping[str, Callable[[str, str], Sequence[dict[str, Any]]]] = {
     "openpai": _openpai,
     "hived": _hived,
     "volcano": _volcano,
     "kai": _kai,
+    "sbatch": _sbatch,
 }
