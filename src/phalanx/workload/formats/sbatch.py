@@ -184,8 +184,8 @@ def command_of(script: str, source: str, arguments: Sequence[str]) -> list[str]:
     program = words[1] if len(words) > 1 and words[0].endswith("/env") else words[0] if words else ""
     base = program.rpartition("/")[2]
     if base in SHELLS:
-        flags = [word for word in words[1:] if word.startswith("-")]
-        return [program, *flags, "-c", PREAMBLE + rest, source, *arguments]
+        switches = [word for word in words[1:] if word.startswith("-")]
+        return [program, *switches, "-c", PREAMBLE + rest, source, *arguments]
     if PYTHON.match(base):
         return [program, "-c", rest, *arguments]
     raise SbatchError(f"{source}:1: a script for {program or 'nothing'} is not read; expected a shell or python")
