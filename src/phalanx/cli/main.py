@@ -90,6 +90,9 @@ VERBS: dict[str, Verb] = {
     "simulate": Verb("phalanx.cli.simulate:simulate", "Run a trace on a cluster under a policy, in virtual time."),
     "sinfo": Verb("phalanx.cli.slurm_views:sinfo", "List nodes by state, as Slurm's sinfo does."),
     "size": Verb("phalanx.cli.size:size", "Calculate how many GPUs a service needs for a load and a latency."),
+    "slurm": Verb(
+        "phalanx.cli.slurm:slurm", "Look at a Slurm cluster: snapshots, and a shadow that decides beside it."
+    ),
     "squeue": Verb("phalanx.cli.slurm_views:squeue", "List jobs, as Slurm's squeue does."),
     "submit": Verb("phalanx.cli.submit:submit", "Submit a job."),
     "suspend": Verb("phalanx.cli.requeue:suspend", "Suspend jobs: they free their GPUs until they are resumed."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from phalanx.cluster.catalogue import UnknownAccelerator, accelerator
 from phalanx.cluster.cluster import NODE, Cluster, Node
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Job
@@ -48,7 +49,11 @@ def _task(task: Task) -> dict[str, Any]:
 
 def cluster_file(cluster: Cluster) -> dict[str, Any]:
     """A cluster file that reads as this cluster: its nodes, their domains and GPU types."""
-    types = {node.gpu_type: node.gpu_memory_gb for node in cluster.nodes if node.gpu_type}
+    types = {
+        node.gpu_type: node.gpu_memory_gb
+        for node in cluster.nodes
+        if node.gpu_type and not _is_catalogued(node.gpu_type, node.gpu_memory_gb)
+    }
     return _given(
         version=1,
         name=cluster.name,
@@ -56,6 +61,14 @@ def cluster_file(cluster: Cluster) -> dict[str, Any]:
         gpu_types={name: {"memory_gb": _number(gb)} for name, gb in types.items()},
         nodes=[_node(node, cluster) for node in cluster.nodes],
     )
+
+
+def _is_catalogued(gpu_type: str, memory_gb: float) -> bool:
+    """Whether the catalogue says the same of a type: a file must not say it again."""
+    try:
+        return accelerator(gpu_type).memory_gb.value == memory_gb
+    except UnknownAccelerator:
+        return False
 
 
 def _node(node: Node, cluster: Cluster) -> dict[str, Any]:
