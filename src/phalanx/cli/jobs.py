@@ -10,6 +10,7 @@ from phalanx.cli.client import connect
 from phalanx.cli.complete import queue_names
 from phalanx.cli.job_rows import LIVE, columns_of, job_row
 from phalanx.cli.output import Column, Output, emit, output_option
+from phalanx.cli.state_file import at_option
 from phalanx.cli.watch import shown, watch_option
 from phalanx.cli.when import clock
 
@@ -51,6 +52,13 @@ FOUND_COLUMNS = (
     "--found", is_flag=True, help="List instead the attempts, with their logs, that are missing from a restored backup."
 )
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Maximum number of jobs.")
+@click.option(
+    "--saved",
+    "state_path",
+    metavar="FILE",
+    help="Read a journal, a snapshot, a debug bundle or a run of `simulate --save`. Default: the live server.",
+)
+@at_option
 @watch_option
 @output_option
 def jobs(
@@ -64,6 +72,8 @@ def jobs(
     array_of: str,
     found: bool,
     limit: int,
+    state_path: str | None,
+    at: str | None,
     watch: bool,
     output: Output,
 ) -> None:
@@ -73,6 +83,12 @@ def jobs(
     was preempted; `phalanx why ID` names the job that it was last preempted for.
     """
     states = state or ("" if with_ended else LIVE)
+    if at is not None or state_path is not None:
+        from phalanx.cli.jobs_saved import Filters, jobs_saved
+
+        rows = jobs_saved(state_path, at, Filters(states, queue, user, name, kind or "", label, array_of), limit)
+        emit(rows, columns_of(rows), output)
+        return
     client = connect()
 
     def show() -> None:

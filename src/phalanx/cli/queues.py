@@ -8,7 +8,7 @@ import click
 
 from phalanx.cli.client import connect
 from phalanx.cli.output import Column, Output, emit, output_option
-from phalanx.cli.state_file import state_option
+from phalanx.cli.state_file import at_option, state_option
 from phalanx.cli.watch import shown, watch_option
 
 MS_PER_HOUR = 3_600_000
@@ -32,22 +32,24 @@ CELL_COLUMNS = (Column("free"), Column("opportunistic"), Column("cells", "FREE C
 
 @click.command()
 @state_option
+@at_option
 @watch_option
 @output_option
-def queues(state_path: str | None, watch: bool, output: Output) -> None:
+def queues(state_path: str | None, at: str | None, watch: bool, output: Output) -> None:
     """List the queues with their jobs, GPUs in use, GPUs wanted and quotas; a queue includes those below it."""
-    if state_path is not None:
-        shown(lambda: show(_saved(state_path), output), watch)
+    if at is not None or state_path is not None:
+        shown(lambda: show(_saved(state_path, at), output), watch)
         return
     client = connect()
     shown(lambda: show(client.get("/queues")["items"], output), watch)
 
 
-def _saved(path: str) -> list[dict[str, Any]]:
+def _saved(path: str | None, at: str | None) -> list[dict[str, Any]]:
+    from phalanx.cli.past_state import state_then
     from phalanx.cli.saved import state_from
     from phalanx.server.view.lists import queues_in
 
-    return queues_in(state_from(path))
+    return queues_in(state_then(path, at) if at is not None else state_from(path or ""))
 
 
 def show(found: list[dict[str, Any]], output: Output) -> None:

@@ -71,6 +71,14 @@ def state_from(path: str) -> State:
             return _folded(State(), path)
 
 
+def state_at(path: str, until_ms: int) -> State:
+    """The State that a journal or bundle tells of at a moment, with no more of it in memory than that."""
+    state = _folded(start_of(path), path, until_ms)
+    if until_ms > state.now:
+        record(state, Count(state.seq + 1), TimerDue(), until_ms)
+    return state
+
+
 def experience_from(path: str) -> Experience:
     """How forecasts came true that the server made of which a bundle is; of other files nothing is known."""
     from phalanx.simulate.forecasts.experience import Experience, decoded
@@ -131,10 +139,12 @@ def _state_of_bundle(path: str) -> State:
     return _folded(start_of(path), path)
 
 
-def _folded(state: State, path: str) -> State:
+def _folded(state: State, path: str, until_ms: int | None = None) -> State:
     try:
-        for record, line in records_from(path):
-            apply(state, record, line)
+        for each, line in records_from(path):
+            if until_ms is not None and each.now > until_ms:
+                break
+            apply(state, each, line)
     except ValueError as error:
         raise FileError(f"{path}: {error}") from error
     except AssertionError as error:

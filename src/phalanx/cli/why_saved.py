@@ -9,6 +9,7 @@ import msgspec
 
 from phalanx.cli.exit import Exit
 from phalanx.cli.output import STATE, Column, Output, emit_one
+from phalanx.cli.past_state import state_then
 from phalanx.cli.saved import experience_from, state_from
 from phalanx.cli.why_live import no_forecast
 from phalanx.engine.state.errors import UnknownJobError
@@ -77,24 +78,31 @@ class NoSuchJob(PhalanxError):  # noqa: N818
     exit_code = Exit.NOT_FOUND
 
 
-def why_saved(job: str, state_path: str, ahead: bool | None, output: Output) -> None:
-    """Works out why it waits and prints it, with a forecast where that is asked for or cheap."""
-    state = state_from(state_path)
+def why_saved(job: str, state_path: str | None, at: str | None, ahead: bool | None, output: Output) -> None:
+    """Works out why it waits, or waited then, and prints it, with a forecast where that is asked for or cheap."""
+    state = state_then(state_path, at or "0s") if at is not None or state_path is None else state_from(state_path)
     job = _id_of(state, job)
     try:
         explanation = answer(state, job)
     except UnknownJobError as error:
-        raise NoSuchJob(f"{state_path}: {error}") from error
+        raise NoSuchJob(f"{state_path or 'the server'}: {error}") from error
     row = as_data(explanation) | {"why": because_in(state, explanation)}
     row["preempted"] = preempted_words(state, job)
     row["next_replica"] = price_words(next_replica(state, job))
     looks_ahead = state.in_line <= CHEAP_MAX if ahead is None else ahead
     row["starts_when"] = row["expected_start"] = starts_when(state, explanation)
     if not row["starts_when"] and looks_ahead and explanation.reason is not None and not explanation.is_hopeless:
-        row |= _foreseen(state, explanation, experience_from(state_path), TURNS_MAX if ahead else TURNS_CHEAP)
+        row |= _foreseen(state, explanation, _experience(state_path), TURNS_MAX if ahead else TURNS_CHEAP)
     if output not in ("json", "yaml"):
         row |= evidence(explanation, state.now, state.usage) | {"deadline": deadline_words(state, job)}
     emit_one(row, [column for column in COLUMNS if column.key in ALWAYS or row.get(column.key)], output)
+
+
+def _experience(state_path: str | None) -> Experience:
+    """How forecasts came true, where what was saved says so."""
+    from phalanx.simulate.forecasts.experience import Experience
+
+    return experience_from(state_path) if state_path is not None else Experience()
 
 
 def _id_of(state: State, ref: str) -> str:
