@@ -9,7 +9,7 @@ from axe import violations
 from running import Server
 
 from phalanx.bench.page.browser import Browser
-from phalanx.bench.page.tab import Page
+from phalanx.bench.page.tab import Page, until
 from phalanx.cli.main import cli, run
 
 pytestmark = pytest.mark.needs("chromium")
@@ -25,6 +25,7 @@ queues:
   - {name: llm, deserved: {gpus: 12}, guaranteed: {gpus: 4}, budget_gpu_hours: 500}
   - {name: rl, deserved: {gpus: 4}}
 - {name: vision, deserved: {gpus: 12}}
+maintenance: [{name: cooling, nodes: [n3], start: +10h, for: 2h}]
 """
 
 
@@ -58,6 +59,8 @@ VIEWS = {
     "scheduler": ("/ui/scheduler", "Processes"),
     "receipts": ("/ui/scheduler?tab=receipts", "The newest"),
     "postmortem": ("/ui/jobs/1?tab=postmortem", "First cause"),
+    "timeline": ("/ui/timeline", "attempts read"),
+    "timeline of jobs": ("/ui/timeline?by=jobs", "attempts read"),
     "queue": ("/ui/queues?queue=vision", "Giving back"),
 }
 
@@ -181,3 +184,45 @@ def test_a_post_mortem_tells_first_cause_where_time_went_and_what_would_have_sav
     told = capfd.readouterr().out
     assert "first cause: attempt 1 ended after" in told
     assert "computing" in told
+
+
+FINDS = """(name) => {
+  const context = CanvasRenderingContext2D.prototype;
+  const real = context.fillText;
+  const drawn = [];
+  context.fillText = function (text, ...rest) { drawn.push(String(text)); return real.call(this, text, ...rest); };
+  return new Promise((resolve) => {
+    document.querySelector("canvas").dispatchEvent(new WheelEvent("wheel", {deltaY: 1, cancelable: true}));
+    requestAnimationFrame(() => requestAnimationFrame(() => { context.fillText = real; resolve(drawn); }));
+  });
+}"""
+"""What is written on the canvas when it is drawn anew."""
+
+
+def test_the_timeline_shows_what_ran_where_and_is_moved_zoomed_and_chosen_from_by_keys(
+    admin: Page, server: Server
+) -> None:
+    admin.open(f"{server.url}/ui/timeline")
+    admin.see("attempts read")
+    assert admin.run("document.querySelector('canvas').ariaLabel").endswith("in 4 rows")
+    until(lambda: {"n0", "n1", "n2", "n3"} <= {*admin.run(f"({FINDS})()")}, "every node has a row", admin.text)
+    admin.run("document.querySelector('canvas').focus()")
+    admin.press("PageDown")
+    admin.see("on 1 node", "main p[role=status]")
+    admin.click("hour")
+    until(lambda: "span=3600000" in admin.run("location.search"), "the address tells the span", admin.text)
+    admin.click("Zoom in")
+    until(lambda: "span=2250000" in admin.run("location.search"), "it is zoomed", admin.text)
+    admin.run("document.querySelector('canvas').focus()")
+    admin.press("PageDown")
+    admin.press("Enter")
+    admin.see("Where it runs")
+    admin.open(f"{server.url}/ui/timeline?by=jobs&queue=research/rl")
+    admin.see(" read", "main p[role=status]")
+    until(lambda: any("rl" in text for text in admin.run(f"({FINDS})()")), "jobs have rows", admin.text)
+    admin.open(f"{server.url}/ui/timeline?from=1&span=3600000")
+    admin.see("0 attempts read")
+    told = server.client.get("/timeline").raise_for_status().json()
+    assert told["maintenance"][0]["name"] == "cooling"
+    assert len({len(column) for column in told["bars"].values()}) == 1
+    assert server.client.get("/timeline", params={"since": 9, "until": 8}).status_code == 422

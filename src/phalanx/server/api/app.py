@@ -20,6 +20,7 @@ from phalanx.server.api.examples import with_examples
 from phalanx.server.api.overview import (
     attention,
     devices,
+    gantt,
     postmortem,
     reasons,
     receipts,
@@ -79,6 +80,7 @@ def create_app(context: Context) -> FastAPI:
         attention,
         series,
         timeline,
+        gantt,
         postmortem,
         records,
         receipts,

@@ -20,6 +20,11 @@ def page(connection: Connection, after: int | None, limit: int, health: str = ""
     return [_item(row) for row in connection.execute(query.order_by(nodes.c.position).limit(limit))]
 
 
+def names(connection: Connection) -> list[str]:
+    """The nodes by name, in the order of the cluster file."""
+    return list(connection.execute(select(nodes.c.name).order_by(nodes.c.position)).scalars())
+
+
 def one(connection: Connection, name: str) -> dict[str, Any] | None:
     """A node by its name."""
     found = connection.execute(select(nodes).where(nodes.c.name == name)).one_or_none()

@@ -55,6 +55,22 @@ class Stay(NamedTuple):
     outcome: str | None
 
 
+class Run(NamedTuple):
+    """An attempt with its job, the nodes it had, and when it is expected to end."""
+
+    job: str
+    name: str
+    queue: str
+    number: int
+    submitted_ms: int
+    created_ms: int
+    started_ms: int | None
+    ended_ms: int | None
+    expected_end_ms: int | None
+    outcome: str | None
+    nodes: str
+
+
 class HealthChange(NamedTuple):
     """A node came to a health."""
 
@@ -104,6 +120,21 @@ def stays_on(connection: Connection, node: str, until_ms: int, limit: int) -> li
     )
     # One that was resized may have come to a node more than once.
     return list({(row.job, row.number): Stay(*row) for row in reversed(found.all())}.values())
+
+
+def runs_between(connection: Connection, since_ms: int, until_ms: int, queue: str, limit: int) -> list[Run]:
+    """The attempts that had devices between two moments, of a queue with those inside if one is named, newest first."""
+    about: tuple[Any, ...] = (jobs.c.name, jobs.c.queue, attempts.c.number, jobs.c.submitted_ms)
+    times = (attempts.c.created_ms, attempts.c.started_ms, attempts.c.ended_ms, jobs.c.expected_end_ms)
+    query = (
+        select(attempts.c.job, *about, *times, attempts.c.outcome, attempts.c.nodes)
+        .join(jobs, jobs.c.id == attempts.c.job)
+        .where(attempts.c.created_ms < until_ms)
+        .where(attempts.c.ended_ms.is_(None) | (attempts.c.ended_ms > since_ms))
+    )
+    if queue:
+        query = query.where((jobs.c.queue == queue) | jobs.c.queue.startswith(f"{queue}/", autoescape=True))
+    return [Run(*row) for row in connection.execute(query.order_by(attempts.c.created_ms.desc()).limit(limit))]
 
 
 def healths_of(connection: Connection, node: str, limit: int) -> list[HealthChange]:

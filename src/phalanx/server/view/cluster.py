@@ -57,4 +57,5 @@ def about_cluster(state: State, placement: str) -> Row:
         "term": state.term,
         "queues": quotas_in(state),
         "queue_file": queue_data(cluster.queues),
+        "maintenance": [msgspec.to_builtins(window) for window in cluster.maintenance],
     }

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from phalanx.server.api.models.base import Answered
+from phalanx.server.api.models.planning import ReservationModel
 
 
 class PlaceModel(Answered):
@@ -234,6 +235,47 @@ class FragmentationModel(Answered):
 
     now_ms: int
     levels: list[FragmentLevelModel]
+
+
+class BarsModel(Answered):
+    """Attempts by columns: a place in each is one attempt. Without a job it is one that the caller may not look at."""
+
+    job: list[str | None]
+    name: list[str]
+    queue: list[str]
+    attempt: list[int]
+    submitted_ms: list[int | None] = Field(description="Of the first attempt at a job.")
+    created_ms: list[int]
+    started_ms: list[int | None]
+    ended_ms: list[int | None]
+    expected_end_ms: list[int | None] = Field(description="Of those that run.")
+    outcome: list[Literal["succeeded", "failed", "lost", "stopped"] | None]
+    nodes: list[list[int]] = Field(description="Places in `nodes` of the timeline.")
+
+
+BAR_KEYS = tuple(BarsModel.model_fields)
+
+
+class WindowModel(Answered):
+    """Maintenance: the nodes are out of service."""
+
+    name: str
+    nodes: list[str]
+    start_ms: int
+    end_ms: int
+
+
+class ClusterTimelineModel(Answered):
+    """What ran where in a span of time, what is reserved, and maintenance."""
+
+    start_ms: int
+    end_ms: int
+    now_ms: int
+    complete: bool = Field(description="Whether all attempts of that time are there.")
+    bars: BarsModel
+    nodes: list[str]
+    reservations: list[ReservationModel]
+    maintenance: list[WindowModel]
 
 
 class EndingModel(Answered):
@@ -500,6 +542,28 @@ EXAMPLES: dict[str, Any] = {
             {"level": "rack", "largest_gang_gpus": 24, "free": 128, "domain": "rack3"},
             {"level": "node", "largest_gang_gpus": 4, "free": 128, "domain": "n17"},
         ],
+    },
+    "ClusterTimelineModel": {
+        "start_ms": 1789913600000,
+        "end_ms": 1790000000000,
+        "now_ms": 1790000000000,
+        "complete": True,
+        "bars": {
+            "job": ["4821"],
+            "name": ["llama-70b"],
+            "queue": ["research"],
+            "attempt": [1],
+            "submitted_ms": [1789990000000],
+            "created_ms": [1789990004000],
+            "started_ms": [1789990010000],
+            "ended_ms": [None],
+            "expected_end_ms": [1790010000000],
+            "outcome": [None],
+            "nodes": [[0]],
+        },
+        "nodes": ["n0"],
+        "reservations": [],
+        "maintenance": [{"name": "cooling", "nodes": ["n0"], "start_ms": 1790100000000, "end_ms": 1790110000000}],
     },
     "PostmortemModel": {
         "job": {"id": "4821", "name": "llama-70b", "state": "running"},

@@ -35,6 +35,10 @@ router = APIRouter(tags=["cluster"])
 Name = Annotated[str, Path(max_length=NAME_MAX, description="The name of a node.")]
 
 
+HIDDEN = ("queues", "queue_file", "maintenance")
+"""What is kept of the cluster for other routes."""
+
+
 @router.get("/nodes", responses=answers(NodeListModel, LIST))
 async def list_nodes(
     account: SignedIn,
@@ -103,7 +107,7 @@ async def show_cluster(account: SignedIn, context: WorkerContext) -> Response:
     """Show the cluster as a whole."""
     need_eyes(account)
     used = await context.read(table.gpus_used)
-    cluster = {key: value for key, value in (await context.cluster()).items() if key not in ("queues", "queue_file")}
+    cluster = {key: value for key, value in (await context.cluster()).items() if key not in HIDDEN}
     simulated = await context.read(_count_simulated)
     return as_json({**cluster, "gpus_used": used, "simulated_nodes": simulated})
 

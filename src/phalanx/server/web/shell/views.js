@@ -10,13 +10,14 @@ export const VIEWS = {
   submit: { title: "Submit", offered: () => mayAnywhere("member"), load: () => import("../views/submit/submit.js") },
   nodes: { title: "Nodes", load: () => import("../views/nodes/nodes.js") },
   node: { title: "Node", place: "nodes", load: () => import("../views/nodes/node.js") },
+  timeline: { title: "Timeline", load: () => import("../views/timeline/timeline.js") },
   events: { title: "Events", load: () => import("../views/events/events.js") },
   scheduler: { title: "Scheduler", load: () => import("../views/scheduler/scheduler.js") },
   accounts: { title: "Accounts", load: () => import("../views/accounts/accounts.js") },
   lost: { title: "Nothing here", place: "", load: () => import("./lost.js") },
 };
 
-export const NAVIGATION = ["overview", "map", "jobs", "queues", "submit", "nodes", "events", "scheduler", "accounts"];
+export const NAVIGATION = ["overview", "map", "jobs", "queues", "submit", "nodes", "timeline", "events", "scheduler", "accounts"];
 
 const decoded = (text) => {
   try {
