@@ -5,6 +5,7 @@ Nodes are named by a label, as they have one host name; their GPUs are numbers t
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import signal
@@ -15,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from phalanx.backends.local.host.processes import descendants, process
@@ -121,6 +123,18 @@ class RaySite:
             )
         node = self.nodes[name] = RayNode(name, started, log)
         return node
+
+
+@cache
+def shared_site() -> RaySite:
+    """A Ray of two nodes with four GPUs each, up to the end of the tests."""
+    made = RaySite()
+    atexit.register(made.close)
+    made.start_head("n0", 4)
+    made.await_ready()
+    made.start_node("n1", 4)
+    made.await_ready()
+    return made
 
 
 def free_port() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import shutil
 import subprocess
@@ -21,36 +20,24 @@ from phalanx.backends.ray.backend import RayBackend
 from phalanx.backends.ray.node.member import scratch_folder
 from phalanx.backends.ray.offer import ray_offer
 from phalanx.backends.ray.yard import RayYard
-from ray_cluster import RaySite
+from ray_cluster import shared_site
 
 NODES = ("n0", "n1")
 
 
 @cache
-def site() -> RaySite:
-    """A Ray of two nodes, up to the end of the tests."""
-    made = RaySite()
-    atexit.register(made.close)
-    made.start_head("n0", 4)
-    made.await_ready()
-    made.start_node("n1", 4)
-    made.await_ready()
-    return made
-
-
-@cache
 def node_ids() -> tuple[str, ...]:
     """What Ray calls its nodes."""
-    program = (
-        f"import ray; ray.init('{site().address}', log_to_driver=False); print(*(n['NodeID'] for n in ray.nodes()))"
-    )
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    program = "import ray, sys; ray.init(sys.argv[1]); print(*(node['NodeID'] for node in ray.nodes()))"
+    told = subprocess.run(
+        [sys.executable, "-c", program, shared_site().address], capture_output=True, text=True, check=True
+    ).stdout
     return tuple(told.split())
 
 
 def ray_yard(data: Path) -> RayYard:
     """Where a backend works. The process that talks to Ray is shared: it takes a second to start."""
-    ray = site()
+    ray = shared_site()
     return RayYard(data, address=ray.address, driver=ray.folder / "driver", site=data.name, nodes=NODES)
 
 
@@ -69,7 +56,7 @@ class RaySubject(LocalSubject):
         return RayBackend(self.yard, self.jobs.__getitem__)
 
     def _open_apart(self) -> HostedBackend:
-        return HostedBackend(self.data, self.jobs, site().address, str(site().folder / "driver"))
+        return HostedBackend(self.data, self.jobs, shared_site().address, str(shared_site().folder / "driver"))
 
     def living(self, job: str) -> int:
         """Those put down in the folders of its members on the nodes."""

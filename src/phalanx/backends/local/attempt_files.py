@@ -65,9 +65,9 @@ Grounds = dict[str, str]
 class Order(TypedDict):
     """One attempt to be run: the first action for it, and the incarnation of the store that asked.
 
-    `user` are the numbers of the Unix user that its tasks run as. `elsewhere` are tasks of the same gang under other
-    shepherds; a `bound` shepherd ends its tasks when the line to the process that began it closes. Papers of older
-    versions name no incarnation, queue, owner and user.
+    `user` are the numbers of the Unix user that its tasks run as. A `bound` shepherd has a part of a gang: it ends its
+    tasks when the line to the process that began it closes, and that says which members the gang has. Papers of
+    older versions name no incarnation, queue, owner and user.
     """
 
     job: str
@@ -84,7 +84,6 @@ class Order(TypedDict):
     pens: Grounds
     tasks: list[TaskOrder]
     user: NotRequired[list[int]]
-    elsewhere: NotRequired[list[TaskOrder]]
     bound: NotRequired[bool]
 
 

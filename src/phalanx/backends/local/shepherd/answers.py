@@ -20,9 +20,9 @@ Pending = tuple[int, int]
 class AnswerLog:
     """Keeps the state of an attempt in its folder, and tells watchers of answers and of the end."""
 
-    def __init__(self, folder: AttemptFolder, newest: int, elsewhere: Sequence[TaskOrder] = ()) -> None:
+    def __init__(self, folder: AttemptFolder, newest: int, has_whole_gang: bool = True) -> None:
         self.phase = "starting"
-        self._elsewhere = self._elsewhere_next = elsewhere
+        self._has_whole_gang = has_whole_gang
         self.newest = newest
         self.tasks: dict[int, Task] = {}
         self._folder = folder
@@ -101,20 +101,13 @@ class AnswerLog:
             notice = {"reason": reason, "until_ms": int(time.time() * 1000) + grace_ms}
             write_durably(self._folder.notice_path, notice, SHARED)
 
-    def change_elsewhere(self, planned: Sequence[TaskOrder]) -> None:
-        """Which members the gang will have under other shepherds once it is resized."""
-        self._elsewhere_next = planned
-
-    def settle_elsewhere(self) -> None:
-        """The members under other shepherds are now those that were planned."""
-        self._elsewhere = self._elsewhere_next
-
     def write_gang(self, joining: Sequence[TaskOrder] = ()) -> None:
         """Writes the members of the gang now and, while it changes, those that it will have."""
+        if not self._has_whole_gang:
+            return
         self._gang_version += 1
-        present = [*(task.order for task in self.tasks.values()), *self._elsewhere]
-        staying = [task.order for task in self.tasks.values() if not task.leaving]
-        planned = [*staying, *joining, *self._elsewhere_next]
+        present = [task.order for task in self.tasks.values()]
+        planned = [*(task.order for task in self.tasks.values() if not task.leaving), *joining]
         known, self._since = self._since, {}
         for order in (*present, *planned):
             self._since[order["rank"]] = known.get(order["rank"], self._gang_version)

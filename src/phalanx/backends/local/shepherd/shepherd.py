@@ -65,7 +65,7 @@ class Shepherd:
         self.order = order
         self.done = False
         self.loop = Loop(self._reap)
-        self._book = AnswerLog(folder, order["seq"], order.get("elsewhere", ()))
+        self._book = AnswerLog(folder, order["seq"], has_whole_gang=not order.get("bound", False))
         self._tasks = self._book.tasks
         self._sessions = Sessions(self.loop)
         self._attachments = Attachments(self._tasks)
@@ -222,8 +222,6 @@ class Shepherd:
         leaving = [self._tasks[rank] for rank in message["remove"]]
         for task in leaving:
             task.leaving = True
-        if "elsewhere" in message:
-            self._book.change_elsewhere(message["elsewhere"])
         # Before any signal, so that those that stay know why others end.
         self._book.write_gang(self._joining)
         for task in leaving:
@@ -347,7 +345,6 @@ class Shepherd:
             task.clear()
             del self._tasks[task.rank]
         joining, self._joining = self._joining, []
-        self._book.settle_elsewhere()
         if joining:
             self._muster_tasks(joining)
         elif self._muster is None:

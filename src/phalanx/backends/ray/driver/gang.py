@@ -170,24 +170,23 @@ class Gang:
             return
         self._papers.state["phase"] = "resizing"
         staying = [task for task in self._papers.tasks if task["rank"] not in leaving]
-        self._papers.write_gang(sorted([*staying, *joining], key=lambda task: task["rank"]))
+        await self._members.tell_gang(sorted([*staying, *joining], key=lambda task: task["rank"]))
         try:
-            await self._leave(leaving, staying, joining)
+            await self._leave(leaving, staying)
             if joining:
                 await self._join(staying, joining)
         finally:
+            await self._members.tell_gang()
             if self._ending is None:
                 self._papers.state["phase"] = "running"
 
-    async def _leave(self, leaving: list[int], staying: list[TaskOrder], joining: list[TaskOrder]) -> None:
-        """Ends members that leave, and tells the others which there will be."""
-        kept, to_be = {task["node"] for task in staying}, [*staying, *joining]
+    async def _leave(self, leaving: list[int], staying: list[TaskOrder]) -> None:
+        """Ends members that leave."""
+        kept = {task["node"] for task in staying}
         empty = [member.node for member in self._members if member.node not in kept]
         going = [task for task in self._papers.tasks if task["rank"] in leaving and task["node"] in kept]
-        for member in self._members:
-            member.leaving = member.node in empty
         await asyncio.gather(
-            self._members.part(going, lambda node: [task for task in to_be if task["node"] != node]),
+            self._members.part(going),
             self._members.dismiss(empty, self._papers.order["grace_ms"]),
         )
         self._papers.write_order(staying)

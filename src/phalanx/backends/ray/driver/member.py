@@ -11,7 +11,7 @@ from typing import Any
 
 from phalanx.backends.local.attempt_files import Answer, Ending
 from phalanx.backends.local.folder import AttemptFolder
-from phalanx.backends.local.logs.times import begin_times, note_time
+from phalanx.backends.local.logs.times import note_time
 from phalanx.backends.local.wire import Message
 from phalanx.backends.ray.driver.cluster import answer_of
 
@@ -49,6 +49,12 @@ class RemoteMember:
         """Tells its shepherd something; one that is gone will be told of by its end."""
         with suppress(Exception):
             await answer_of(self.agent.do.remote("tell", self.key, message))
+
+    async def write_gang(self, gang: dict[str, Any]) -> None:
+        """Has its tasks find who is in the gang."""
+        if self.is_begun and self.ending is None:
+            with suppress(Exception):
+                await answer_of(self.agent.do.remote("gang", self.key, gang))
 
     async def forget(self) -> None:
         """Has its node remove what it left."""
@@ -99,7 +105,6 @@ class RemoteMember:
 
     def _append(self, name: str, printed: bytes) -> None:
         path = f"{self._folder.path}/{name}"
-        begin_times(path)
         with open(path, "ab") as log:
             log.write(printed)
             size = log.tell()

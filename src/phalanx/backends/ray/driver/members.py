@@ -62,7 +62,11 @@ class Members:
         await self._prepare(tasks)
         if self._is_off():
             raise Refused("stopped while it was starting")
-        launches = [self._launch(name, [task for task in tasks if task["node"] == name], seq) for name in nodes]
+        gang = self._papers.write_gang()
+        for member in self:
+            await member.write_gang(gang)
+        by_node = {name: [task for task in tasks if task["node"] == name] for name in nodes}
+        launches = [self._launch(name, there, seq, gang) for name, there in by_node.items()]
         for failure in await asyncio.gather(*launches, return_exceptions=True):
             if failure is not None:
                 raise failure
@@ -73,6 +77,7 @@ class Members:
         nodes = await self._nodes_of(tasks)
         await self.reservation.add(tasks, nodes, True, self._around)
         await self._prepare(tasks)
+        await self.tell_gang()
         seq, members = number(), [self.by_node[node] for node in nodes]
         for member in members:
             add = [task for task in tasks if task["node"] == member.node]
@@ -84,17 +89,19 @@ class Members:
             await self.part([task for task in tasks if task["node"] in began])
             raise
 
-    async def part(self, tasks: Sequence[TaskOrder], elsewhere: Callable[[str], list[TaskOrder]] | None = None) -> None:
-        """Ends tasks on nodes where others of the gang go on. With `elsewhere` all hear who is where from now on."""
+    async def part(self, tasks: Sequence[TaskOrder]) -> None:
+        """Ends tasks on nodes where others of the gang go on."""
         seq = number()
-        asked = [each for each in self if not each.leaving]
-        if elsewhere is None:
-            asked = [each for each in asked if any(task["node"] == each.node for task in tasks)]
+        asked = [self.by_node[node] for node in dict.fromkeys(task["node"] for task in tasks)]
         for member in asked:
             go = [task["rank"] for task in tasks if task["node"] == member.node]
-            others = {} if elsewhere is None else {"elsewhere": elsewhere(member.node)}
-            await self._tell(member, {"do": "resize", "add": [], "remove": go, **others}, seq)
+            await self._tell(member, {"do": "resize", "add": [], "remove": go}, seq)
         await self.answered(asked, seq)
+
+    async def tell_gang(self, planned: Sequence[TaskOrder] | None = None) -> None:
+        """Has all tasks find who is in the gang and, while it changes, who will be."""
+        gang = self._papers.write_gang(planned)
+        await asyncio.gather(*(member.write_gang(gang) for member in self if member.is_begun))
 
     async def dismiss(self, nodes: Sequence[str], grace_ms: int) -> None:
         """Ends the members on some nodes wholly, and forgets them."""
@@ -158,6 +165,7 @@ class Members:
             task["env"] |= {"MASTER_PORT": port, "PET_MASTER_ADDR": address, "PET_MASTER_PORT": port}
             task["env"].setdefault("RAY_ADDRESS", self._cluster.address)
         self._papers.write_order(self._papers.tasks)
+        self._papers.begin_logs([task["rank"] for task in tasks])
 
     async def _meeting(self) -> tuple[str, str]:
         if "meeting" not in self._papers.held:
@@ -167,14 +175,13 @@ class Members:
         address, port = self._papers.held["meeting"]
         return address, port
 
-    async def _launch(self, node: str, tasks: list[TaskOrder], seq: int) -> None:
+    async def _launch(self, node: str, tasks: list[TaskOrder], seq: int, gang: dict[str, Any]) -> None:
         member, there = self.by_node[node], [task["rank"] for task in tasks]
         logs = {os.path.basename(path): stat.st_size for path, stat in self._papers.folder.logs()}
         member.bases = {name: size for name, size in logs.items() if int(name.split(".")[0]) in there}
         self._papers.held.setdefault("bases", {})[node] = member.bases
         self.put_down()
-        elsewhere = [task for task in self._papers.tasks if task["rank"] not in there]
-        order = {**self._papers.order, "tasks": tasks, "seq": seq, "elsewhere": elsewhere, "bound": True}
+        order = {**self._papers.order, "tasks": tasks, "seq": seq, "gang": gang, "bound": True}
         await member.begin(order, self.news.set)
 
     async def _tell(self, member: RemoteMember, message: Message, seq: int) -> None:

@@ -7,7 +7,8 @@ from contextlib import suppress
 from typing import Any
 
 from phalanx.backends.local.attempt_files import Answer, AttemptState, Ending, TaskOrder
-from phalanx.backends.local.folder import SHARED, AttemptFolder, new_state, write_durably
+from phalanx.backends.local.folder import SHARED, STREAMS, AttemptFolder, new_state, write_durably
+from phalanx.backends.local.logs.times import begin_times
 from phalanx.backends.local.wire import Message, Wire
 from phalanx.backends.ray.driver.cluster import Refused
 
@@ -28,7 +29,6 @@ class Papers:
         if state is None:
             self.state["newest"] = order["seq"]
         self.wires: list[Wire] = []
-        self._version = 0
 
     @property
     def tasks(self) -> list[TaskOrder]:
@@ -56,7 +56,6 @@ class Papers:
         told = answer_to(action, why)
         self.state["answers"].append(told)
         self.put_down()
-        self.write_gang()
         self._tell({"answers": [told], "ending": None, "slots": self._slots()})
 
     def close(self, answers: list[Answer], ending: Ending) -> None:
@@ -70,19 +69,30 @@ class Papers:
         with suppress(OSError):
             self.folder.write_state(self.state)
 
+    def begin_logs(self, ranks: Sequence[int]) -> None:
+        """Has there be logs of tasks, empty so far, as there are of tasks on this machine."""
+        for path in (self.folder.log_path(rank, stream) for rank in ranks for stream in STREAMS):
+            with suppress(OSError):
+                open(path, "ab").close()
+                begin_times(path)
+
     def write_order(self, tasks: Sequence[TaskOrder]) -> None:
         """The gang has these tasks from now on."""
         self.order["tasks"] = sorted(tasks, key=lambda task: task["rank"])
         self.folder.write_order(self.order)
 
-    def write_gang(self, planned: Sequence[TaskOrder] | None = None) -> None:
-        """Writes the members of the gang now and, while it changes, those that it will have."""
-        self._version += 1
-        gang = {"version": self._version, **_members(self.tasks)}
+    def write_gang(self, planned: Sequence[TaskOrder] | None = None) -> dict[str, Any]:
+        """Writes the members of the gang now and, while it changes, those that it will have; the same for all nodes."""
+        self.held["version"] = version = self.held.get("version", 0) + 1
+        since: dict[str, int] = self.held.setdefault("since", {})
+        everyone = [*self.tasks, *(planned or ())]
+        self.held["since"] = since = {_seat(task): since.get(_seat(task), version) for task in everyone}
+        gang: dict[str, Any] = {"version": version, **_members(self.tasks, since)}
         if planned is not None:
-            gang["next"] = _members(planned)
+            gang["next"] = _members(planned, since)
         with suppress(OSError):
             write_durably(self.folder.gang_path, gang, SHARED)
+        return gang
 
     def _slots(self) -> list[list[Any]]:
         """The devices that it has, where any is another than was planned."""
@@ -102,8 +112,20 @@ def answer_to(action: Pending, why: Refused | None) -> Answer:
     return Answer(term=action[0], seq=action[1], ok=False, reason=why.reason, retryable=why.retryable, node=why.node)
 
 
-def _members(tasks: Sequence[TaskOrder]) -> dict[str, Any]:
+def _seat(task: TaskOrder) -> str:
+    """One that moves to another node is another member, of the same rank."""
+    return f"{task['rank']}@{task['node']}"
+
+
+def _members(tasks: Sequence[TaskOrder], since: dict[str, int]) -> dict[str, Any]:
     told = [
-        {"rank": task["rank"], "role": task["role"], "node": task["node"], "devices": task["devices"]} for task in tasks
+        {
+            "rank": task["rank"],
+            "role": task["role"],
+            "node": task["node"],
+            "devices": task["devices"],
+            "since": since[_seat(task)],
+        }
+        for task in tasks
     ]
     return {"world_size": len(told), "tasks": told}

@@ -70,6 +70,11 @@ class Agent:
         """Passes a message on to a member's shepherd; False if there is none."""
         return key in self._members and self._members[key].tell(message)
 
+    async def gang(self, key: str, gang: dict[str, Any]) -> None:
+        """Has the tasks of a member find who is in their gang."""
+        if key in self._members:
+            self._members[key].write_gang(gang)
+
     async def news(self, key: str, answers: int, offsets: dict[str, int], wait_s: float) -> dict[str, Any] | None:
         """What is new of a member: answers beyond the first few, its end, what it printed. None: it is not known here.
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from phalanx.backends.local.attempt_files import Answer, AttemptState, Ending
-from phalanx.backends.local.folder import AttemptFolder
+from phalanx.backends.local.folder import SHARED, AttemptFolder, write_durably
 from phalanx.backends.local.orphans import end_orphans
 from phalanx.backends.local.wire import Message, Wire
 
@@ -49,6 +49,7 @@ class Member:
         own = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         for task in order["tasks"]:
             self._settle_in(task, own)
+        self.write_gang(order["gang"])
         self.folder.write_order(order)  # type: ignore[arg-type]
         self._spawn()
 
@@ -67,6 +68,10 @@ class Member:
         os.makedirs(task["env"]["PHALANX_CHECKPOINT_DIR"], exist_ok=True)
         if task["makes_workdir"]:
             os.makedirs(task["workdir"], exist_ok=True)
+
+    def write_gang(self, gang: dict[str, Any]) -> None:
+        """Writes which members the gang has, on all its nodes."""
+        write_durably(self.folder.gang_path, gang, SHARED)
 
     def tell(self, message: Message) -> bool:
         """Tells the shepherd something; False if there is none any more."""
