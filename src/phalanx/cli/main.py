@@ -36,6 +36,7 @@ VERBS: dict[str, Verb] = {
     "apply": Verb("phalanx.cli.apply:apply", "Change cluster, queues or policy, after showing the difference."),
     "attach": Verb("phalanx.cli.attach:attach", "Attach to the terminal of a running task."),
     "audit": Verb("phalanx.cli.audit:audit", "List the audit log: the changes that users asked for."),
+    "autoscale": Verb("phalanx.cli.autoscale:autoscale", "Size groups of nodes by the pending jobs."),
     "backends": Verb("phalanx.cli.backends:backends", "List the backends on this machine and their capabilities."),
     "bench": Verb("phalanx.cli.bench:bench", "Run a benchmark and print its results beside their targets."),
     "cancel": Verb("phalanx.cli.cancel:cancel", "Cancel pending or running jobs."),
