@@ -12,13 +12,13 @@ from phalanx.backends.ray.scaling.forecast import Expected, fewest
 from phalanx.backends.ray.scaling.groups import LABEL, Groups, NodeGroup, read_groups
 from phalanx.backends.ray.scaling.kuberay import NoGroup, patch_of
 from phalanx.backends.ray.scaling.sizes import Scaler, Size
-from phalanx.cluster.cluster import Cluster, Node
+from phalanx.cluster.cluster import Cluster, Health, Node
 from phalanx.document import DocumentError
 from phalanx.engine.state.journal import Journal
 from phalanx.engine.state.state import State
 from phalanx.engine.turn import record as note
 from phalanx.engine.turn import replay, turn
-from phalanx.protocol.event import AttemptEnded, ClusterDefined, Event, JobSubmitted, Outcome
+from phalanx.protocol.event import AttemptEnded, ClusterDefined, Event, JobSubmitted, NodeHealthChanged, Outcome
 from phalanx.workload.job import Job
 
 MINUTE_MS = 60_000
@@ -94,6 +94,17 @@ def test_a_node_on_which_something_ran_meanwhile_is_idle_from_then_on() -> None:
     goes_on(journal, AttemptEnded("a", 1, Outcome.SUCCEEDED), 21 * MINUTE_MS)
     assert scaler.look(states_of(journal), 21 * MINUTE_MS).sizes == (Size("steady", 1),)
     assert scaler.look(states_of(journal), 31 * MINUTE_MS).sizes == (Size("steady", 0, ("n0",)),)
+
+
+def test_a_node_that_is_still_to_come_does_not_count_as_there() -> None:
+    journal = journal_of(2, a_job("a", 8, 2))
+    states = states_of(journal)
+    assert Scaler(Groups((group("steady"),))).look(states, 0).sizes == (Size("steady", 2),)
+    journal = journal_of(2)
+    goes_on(journal, NodeHealthChanged("n1", Health.FAILED, "Ray has no such node"), 1)
+    assert Scaler(Groups((group("steady"),))).look(states_of(journal), 2).sizes == (Size("steady", 1),)
+    goes_on(journal, JobSubmitted(a_job("a", 8, 2)), 3)
+    assert Scaler(Groups((group("steady"),))).look(states_of(journal), 4).sizes == (Size("steady", 2),)
 
 
 def test_nothing_leaves_while_the_groups_cool_down() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from phalanx.backends.ray.scaling.forecast import Expected, Forecast, States, fewest
 from phalanx.backends.ray.scaling.groups import Groups, NodeGroup
-from phalanx.cluster.cluster import Node
+from phalanx.cluster.cluster import Health, Node
 from phalanx.engine.state.state import State
 
 
@@ -41,7 +41,9 @@ class Scaler:
         """The sizes that groups should have now."""
         state = states()
         self._note_idle(state, now)
-        nodes = state.cluster.nodes
+        # A cluster file may name nodes that are still to come; until then they have failed.
+        health, number = state.capacity.health, state.topology.number
+        nodes = [node for node in state.cluster.nodes if health[number[node.name]] is not Health.FAILED]
         present = {group.name: [node for node in nodes if group.has(node)] for group in self.groups.groups}
         forecasts = self._forecasts(states, present, now)
         is_cooling = self._changed_ms is not None and now - self._changed_ms < self.groups.cool_down_ms
