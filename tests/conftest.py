@@ -127,6 +127,11 @@ NEEDS = {
         "apt-get install munge slurmctld slurmd slurm-client",
     ),
     "ray": Need(lambda: has_modules("ray"), "uv sync --extra ray"),
+    "ray_head": Need(
+        lambda: has_modules("ray") and "ray_head" in os.environ.get("PHALANX_REQUIRE", ""),
+        "PHALANX_REQUIRE=all,ray_head: it starts the head of Ray again, which takes minutes",
+        is_of_machine=True,
+    ),
     "postgres": Need(has_postgres, "apt-get install postgresql"),
     "chromium": Need(
         lambda: any(has_programs(name) for name in ("chromium", "chromium-browser", "google-chrome")),

@@ -81,6 +81,11 @@ class RaySite:
         self.nodes: dict[str, RayNode] = {}
         self._settings = settings
 
+    def keep(self) -> RaySite:
+        """Has the head find what it knew when it is started again."""
+        self._settings |= {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": str(self.folder / "gcs")}
+        return self
+
     def start_head(self, name: str, gpus: int, cpus: int = 4) -> RayNode:
         """Starts the head."""
         return self._start(name, gpus, cpus, ["--head", f"--port={self.port}", "--include-dashboard=false"])

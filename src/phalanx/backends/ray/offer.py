@@ -33,7 +33,9 @@ LACKS = {
 def ray_offer() -> Offer:
     """Looks at what is installed here; a version that cannot do it lacks everything."""
     why = why_not()
-    return Offer("ray", SUMMARY, dict.fromkeys(Capability, why) if why else dict(LACKS))
+    if why:
+        return Offer("ray", SUMMARY, dict.fromkeys(Capability, why))
+    return Offer("ray", f"{SUMMARY} Ray {version('ray')} is here.", dict(LACKS))
 
 
 def why_not() -> str:

@@ -15,7 +15,7 @@ from phalanx.cluster.cluster import Health
 from phalanx.errors import PhalanxError
 from phalanx.placement.placement import Slot
 from phalanx.protocol.action import Repartition
-from phalanx.protocol.event import DevicesAssigned, Event, NodeHealthChanged
+from phalanx.protocol.event import DevicesAssigned, Event, ForeignUse, NodeHealthChanged
 from phalanx.workload.job import Job
 
 TRIES_MAX = 5
@@ -30,6 +30,7 @@ class RaySupervisors(Supervisors):
         self._nodes = yard.nodes
         self._driver = DriverLine(yard.driver, yard.address, yard.site)
         self._health: dict[str, tuple[Health, str]] = {}
+        self._foreign: dict[str, list[int]] = {}
         self._attend_driver()
 
     def let_go(self) -> None:
@@ -72,10 +73,18 @@ class RaySupervisors(Supervisors):
         messages = self._driver.wire.receive() if self._driver.wire is not None else None
         for message in messages or ():
             self._note_nodes(message)
+            self._note_foreign(message.get("foreign", {}))
         if messages is None:
             self._selector.unregister(handle)
             self._driver.let_go()
             self._attend_driver()
+
+    def _note_foreign(self, found: dict[str, list[int]]) -> None:
+        """Tells what other work of Ray holds."""
+        for node, used in found.items():
+            if node in self._nodes and used != self._foreign.get(node, [0, 0]):
+                self._foreign[node] = used
+                self._emit(ForeignUse(node, gpus=used[0], cpus_milli=used[1]))
 
     def _note_nodes(self, message: Message) -> None:
         there = message.get("nodes", ())

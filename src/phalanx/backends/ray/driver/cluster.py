@@ -33,12 +33,19 @@ class Refused(Exception):  # noqa: N818
         self.reason, self.node, self.retryable = reason, node, retryable
 
 
+class Used(NamedTuple):
+    """What of a node is taken."""
+
+    gpus: int = 0
+    cpus_milli: int = 0
+
+
 class RayNode(NamedTuple):
     """A node of Ray that lives."""
 
     name: str
     id: str
-    gpus: int
+    address: str
 
 
 class RayCluster:
@@ -64,6 +71,19 @@ class RayCluster:
     async def nodes(self) -> dict[str, RayNode]:
         """The nodes that live, by name."""
         return {node.name: node for node in map(_node_of, await self.call(ray.nodes)) if node is not None}
+
+    async def used(self) -> dict[str, Used]:
+        """What of each node that lives is taken, by all that runs on this Ray."""
+        from ray.autoscaler.v2.sdk import get_cluster_status
+
+        status = await self.call(partial(get_cluster_status, ray.get_runtime_context().gcs_address))
+        names = {node.id: name for name, node in (await self.nodes()).items()}
+        found = {}
+        for told in (*status.active_nodes, *status.idle_nodes):
+            if told.node_id in names and told.resource_usage is not None:
+                taken = {each.resource_name: each.used for each in told.resource_usage.usage}
+                found[names[told.node_id]] = Used(round(taken.get("GPU", 0)), round(taken.get("CPU", 0) * 1000))
+        return found
 
     async def node(self, name: str) -> RayNode:
         """A node that lives."""
@@ -106,7 +126,7 @@ class RayCluster:
 def _node_of(told: dict[str, Any]) -> RayNode | None:
     if not told["Alive"]:
         return None
-    return RayNode(name_of(told), told["NodeID"], int(told["Resources"].get("GPU", 0)))
+    return RayNode(name_of(told), told["NodeID"], told["NodeManagerAddress"])
 
 
 def name_of(told: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from phalanx.backends.local.attempt_files import Answer, Ending, TaskOrder
 from phalanx.backends.local.folder import AttemptFolder
 from phalanx.backends.local.wire import Message, Wire, listen_at, stop_listening
-from phalanx.backends.ray.driver.cluster import RayCluster, Refused
+from phalanx.backends.ray.driver.cluster import RayCluster, Refused, Used
 from phalanx.backends.ray.driver.members import Members, number
 from phalanx.backends.ray.driver.papers import Papers, Pending, answer_to
 
@@ -48,6 +48,10 @@ class Gang:
     def show(self, wire: Wire) -> None:
         """Tells a server all that was answered, and from now on what will be."""
         self._papers.show(wire)
+
+    def holds(self) -> dict[str, Used]:
+        """What it has of each node."""
+        return self._members.reservation.of_tasks(self._papers.tasks)
 
     async def run(self, first: Wire) -> None:
         """Sees the attempt through to its end."""

@@ -169,9 +169,9 @@ class Members:
 
     async def _meeting(self) -> tuple[str, str]:
         if "meeting" not in self._papers.held:
-            first = self.by_node[self._papers.tasks[0]["node"]]
-            told = await answer_of(first.agent.do.remote("whereabouts"))
-            self._papers.held["meeting"] = [told["address"], str(told["port"])]
+            first = self._papers.tasks[0]["node"]
+            port = await answer_of(self.by_node[first].agent.do.remote("free_port"))
+            self._papers.held["meeting"] = [(await self._cluster.node(first)).address, str(port)]
         address, port = self._papers.held["meeting"]
         return address, port
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import ray
 
 from phalanx.backends.local.attempt_files import TaskOrder
-from phalanx.backends.ray.driver.cluster import RayCluster, RayNode, Refused, answer_of
+from phalanx.backends.ray.driver.cluster import RayCluster, RayNode, Refused, Used, answer_of
 
 RESERVE_S = 20.0
 """How long Ray may take to reserve what is free by the plan: milliseconds, unless other work of Ray holds it."""
@@ -57,6 +57,16 @@ class Reservation:
         """Whether all of these have a place in a group already."""
         held = {rank for members in self.ranks.values() for rank in members}
         return all(rank in held for rank in ranks)
+
+    def of_tasks(self, tasks: Sequence[TaskOrder]) -> dict[str, Used]:
+        """What those of these tasks that have a place hold of each node."""
+        held: dict[str, Used] = {}
+        for task in tasks:
+            if self.holds([task["rank"]]):
+                before = held.get(task["node"], Used())
+                gpus, cpus_milli = before.gpus + len(task["devices"]), before.cpus_milli + task["cpus_milli"]
+                held[task["node"]] = Used(gpus, cpus_milli)
+        return held
 
     async def devices(self, tasks: Sequence[TaskOrder], agents: dict[str, Any]) -> dict[int, list[int]]:
         """Which GPUs Ray gave to each rank."""

@@ -11,6 +11,7 @@ from contextlib import suppress
 from phalanx.backends.local.folder import AttemptFolder
 from phalanx.backends.local.wire import Message, Wire
 from phalanx.backends.ray.driver.cluster import RayCluster
+from phalanx.backends.ray.driver.foreign import ForeignWork
 from phalanx.backends.ray.driver.gang import Gang
 
 LOOK_S, AGAIN_S = 1.0, 2.0
@@ -31,6 +32,7 @@ class Service:
         self._gangs: dict[str, Gang] = {}
         self._runs: set[asyncio.Task[None]] = set()
         self._connected = asyncio.Event()
+        self._foreign = ForeignWork()
         self._told: Message = {}
         self._idle_since = time.monotonic()
         self._admit(first)
@@ -66,10 +68,12 @@ class Service:
     async def _look(self) -> None:
         try:
             nodes = await asyncio.wait_for(self._cluster.nodes(), SILENT_S)
+            used = await asyncio.wait_for(self._cluster.used(), SILENT_S)
         except Exception as error:
             self._say({"unreachable": _told_by(error, self._cluster.address)})
         else:
-            self._say({"nodes": sorted(nodes)})
+            self._foreign.look(used, [gang.holds() for gang in self._gangs.values()])
+            self._say({"nodes": sorted(nodes), "foreign": self._foreign.found})
 
     def _say(self, message: Message) -> None:
         """Tells all servers what is new."""

@@ -31,11 +31,11 @@ class Agent:
         self._probing = asyncio.Lock()
         self._ask = ray.remote(num_cpus=0)(_devices_here)
 
-    async def whereabouts(self) -> dict[str, Any]:
-        """Where its members' folders are, and a port that is free now, for rank 0 to listen on."""
+    async def free_port(self) -> int:
+        """A port that is free now, for rank 0 to listen on."""
         with socket.socket() as probe:
             probe.bind(("", 0))
-            return {"address": ray.util.get_node_ip_address(), "port": probe.getsockname()[1], "folder": self._scratch}
+            return int(probe.getsockname()[1])
 
     async def devices(self, group: Any, asked: list[tuple[int, int]]) -> dict[int, list[int]]:
         """Which GPUs Ray gave to bundles of a placement group; `asked` are their numbers and how many GPUs each has.

@@ -1,0 +1,280 @@
+"""What breaks around a gang on Ray: the process that talks to it, a node, the head. Nothing is lost, nothing twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from builders import a_job
+from phalanx.backends.live import Adopted
+from phalanx.backends.local.host.processes import Process, processes, variable
+from phalanx.backends.ray.backend import RayBackend
+from phalanx.backends.ray.yard import RayYard
+from phalanx.cluster.cluster import Health
+from phalanx.placement.placement import Placement, Slot
+from phalanx.protocol.action import Action, ActionId, Start, Stop
+from phalanx.protocol.event import (
+    AttemptEnded,
+    DevicesAssigned,
+    Done,
+    Event,
+    Failed,
+    ForeignUse,
+    NodeHealthChanged,
+    Outcome,
+)
+from phalanx.workload.job import Execution, Job
+from ray_cluster import RaySite, shared_site
+
+pytestmark = pytest.mark.needs("ray")
+
+PATIENCE_S = 240.0
+FIRST = ActionId(1, "a", 1, 0)
+
+
+class Site:
+    """A backend on a Ray, asked without an engine."""
+
+    def __init__(self, ray: RaySite, data: Path, *nodes: str, driver: Path | None = None) -> None:
+        self.data = data
+        self.jobs: dict[str, Job] = {}
+        self.seen: list[Event] = []
+        (data / "backend").mkdir(parents=True, exist_ok=True)
+        where = driver or data / "driver"
+        self._yard = RayYard(
+            data, address=ray.address, driver=where, site=f"{data.parent.name}-{data.name}", nodes=nodes
+        )
+        self._woken = threading.Event()
+        self.driver = where
+        self.open()
+
+    def open(self) -> None:
+        self.backend = RayBackend(self._yard, self.jobs.__getitem__)
+        self.backend.wake = self._woken.set
+
+    def start(self, *places: tuple[str, int], command: tuple[str, ...] = ("sleep", "3600")) -> None:
+        """Starts job `a` with a task at each place."""
+        self.jobs["a"] = replace(a_job("a", 1, len(places), grace_ms=2_000), execution=Execution(command))
+        slots = tuple(Slot(rank, "worker", node, (device,)) for rank, (node, device) in enumerate(places))
+        assert self.ask(Start(FIRST, Placement(slots))) == Done(FIRST)
+
+    def ask(self, action: Action) -> Event:
+        self.backend.carry_out(action, 0)
+        return self.until(lambda event: isinstance(event, Done | Failed) and event.action == action.id)
+
+    def until(self, is_it: Callable[[Event], bool]) -> Event:
+        """Waits until something has been told."""
+        until_s = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until_s:
+            self.seen += self.backend.events(0)
+            for event in self.seen:
+                if is_it(event):
+                    return event
+            self._woken.wait(0.05)
+            self._woken.clear()
+        raise AssertionError(f"it was never told; what was: {self.seen}")
+
+    def ending(self) -> AttemptEnded:
+        event = self.until(lambda event: isinstance(event, AttemptEnded))
+        assert isinstance(event, AttemptEnded)
+        return event
+
+    def health(self, node: str, health: Health) -> NodeHealthChanged:
+        event = self.until(
+            lambda event: isinstance(event, NodeHealthChanged) and (event.node, event.health) == (node, health)
+        )
+        assert isinstance(event, NodeHealthChanged)
+        return event
+
+    def processes(self) -> list[Process]:
+        part = f"/{self._yard.site}/a/"
+        return [
+            each
+            for each in processes()
+            if each.state != "Z" and part in (variable(each.pid, "PHALANX_NOTICE_FILE") or "")
+        ]
+
+    def await_processes(self, count: int) -> None:
+        until_s = time.monotonic() + PATIENCE_S
+        while len(self.processes()) != count:
+            assert time.monotonic() < until_s, self.processes()
+            time.sleep(0.05)
+
+    def drivers(self) -> list[int]:
+        """The processes that talk to Ray for this folder."""
+        found = []
+        for each in processes():
+            try:
+                words = Path(f"/proc/{each.pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+            except OSError:
+                continue
+            if "phalanx.backends.ray.driver" in words and str(self.driver) in words and each.state != "Z":
+                found.append(each.pid)
+        return found
+
+    def close(self) -> None:
+        if "a" in self.jobs:
+            self.backend.carry_out(Stop(ActionId(9, "a", 1, 1 << 20), 0, "cancelled"), 0)
+            self.until(lambda event: isinstance(event, Done | Failed) and event.action.term == 9)
+        self.backend.close()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    """A backend with a driver of its own on the Ray that tests share."""
+    made = Site(shared_site(), tmp_path / "data", "n0", "n1")
+    yield made
+    made.close()
+
+
+def test_a_gang_goes_on_when_the_process_that_talks_to_ray_is_killed(site: Site) -> None:
+    site.start(("n0", 0), ("n1", 0))
+    before = sorted(each.pid for each in site.processes())
+    (driver,) = site.drivers()
+    os.kill(driver, signal.SIGKILL)
+    stop = ActionId(1, "a", 1, 1)
+    until_s = time.monotonic() + PATIENCE_S
+    while site.drivers() in ([], [driver]):
+        assert time.monotonic() < until_s
+        time.sleep(0.05)
+    assert sorted(each.pid for each in site.processes()) == before
+    assert site.ask(Stop(stop, 2_000, "cancelled")) == Done(stop)
+    assert site.processes() == []
+    assert not any(isinstance(event, AttemptEnded) for event in site.seen)
+
+
+def test_what_a_task_prints_while_nothing_talks_to_ray_is_neither_lost_nor_doubled(site: Site) -> None:
+    site.start(("n0", 0), command=("sh", "-c", "for i in $(seq 400); do echo $i; sleep 0.01; done"))
+    os.kill(site.drivers()[0], signal.SIGKILL)
+    assert site.ending().outcome is Outcome.SUCCEEDED
+    printed = (site.data / "jobs" / "a" / "1" / "0.out").read_text()
+    assert printed.split() == [str(number) for number in range(1, 401)]
+
+
+def test_a_server_that_comes_back_finds_what_ended_meanwhile(site: Site) -> None:
+    site.start(("n0", 0), command=("sh", "-c", "sleep 1; exit 3"))
+    site.backend.close()
+    site.await_processes(0)
+    site.open()
+    site.backend.adopt([Adopted("a", 1)], 0)
+    assert (site.ending().outcome, site.ending().exit_code) == (Outcome.FAILED, 3)
+
+
+def test_devices_that_other_work_of_ray_holds_are_not_given_twice(site: Site) -> None:
+    """Ray gives what is free: the gang is told of as having that."""
+    site.start(("n0", 3), ("n0", 2))
+    assigned = site.until(lambda event: isinstance(event, DevicesAssigned))
+    assert isinstance(assigned, DevicesAssigned)
+    given = [device for slot in assigned.slots for device in slot.devices]
+    assert len(set(given)) == 2
+    for rank, device in enumerate(given):
+        (task,) = [each for each in site.processes() if variable(each.pid, "PHALANX_RANK") == str(rank)]
+        assert variable(task.pid, "CUDA_VISIBLE_DEVICES") == str(device)
+
+
+def test_what_other_work_of_ray_holds_is_told_of_as_used_until_it_ends(site: Site) -> None:
+    program = """if True:
+        import ray, sys, time
+        ray.init(sys.argv[1])
+        sleep = ray.remote(num_gpus=2, num_cpus=1)(lambda: time.sleep(240))
+        ray.get(sleep.options(label_selector={"phalanx.dev/node": "n1"}).remote())
+    """
+    site.start(("n1", 0))
+    other = subprocess.Popen([sys.executable, "-c", program, shared_site().address], stderr=subprocess.DEVNULL)
+    try:
+        site.until(lambda event: event == ForeignUse("n1", gpus=2, cpus_milli=1000))
+    finally:
+        other.kill()
+        other.wait()
+    site.until(lambda event: event == ForeignUse("n1"))
+
+
+def test_a_start_on_a_node_that_ray_does_not_have_says_so_and_can_be_tried_again(site: Site) -> None:
+    site.jobs["a"] = replace(a_job("a", 1), execution=Execution(("true",)))
+    answer = site.ask(Start(FIRST, Placement((Slot(0, "worker", "n9", (0,)),))))
+    assert answer == Failed(FIRST, "node n9 is not in the Ray cluster, or is dead there", True, "n9")
+
+
+def test_a_node_that_is_killed_has_failed_and_its_gang_is_lost_as_a_whole(tmp_path: Path) -> None:
+    ray = shared_site()
+    node = ray.start_node("n2", 2)
+    ray.await_ready()
+    site = Site(ray, tmp_path / "data", "n0", "n2")
+    site.start(("n0", 0), ("n2", 0))
+    os.kill(node.raylet(), signal.SIGKILL)
+    ending = site.ending()
+    assert (ending.outcome, ending.cause) == (Outcome.LOST, "lost")
+    assert "node n2" in ending.reason
+    assert "Ray has no such node" in site.health("n2", Health.FAILED).reason
+    site.await_processes(0)
+    site.close()
+    node.end()
+    del ray.nodes["n2"]
+
+
+@pytest.mark.needs("ray_head")
+def test_a_head_that_comes_back_and_has_kept_nothing_loses_the_gangs_and_takes_new_ones(tmp_path: Path) -> None:
+    ray = RaySite(RAY_gcs_rpc_server_reconnect_timeout_s="5")
+    try:
+        head = ray.start_head("head", 0, 1)
+        ray.await_ready()
+        ray.start_node("n1", 2)
+        ray.await_ready()
+        site = Site(ray, tmp_path / "data", "n1")
+        site.start(("n1", 0))
+        head.end()
+        assert "does not answer" in site.health("n1", Health.SUSPECT).reason
+        ray.nodes.pop("n1").end()
+        site.await_processes(0)
+        ray.start_head("head", 0, 1)
+        ray.await_ready()
+        ray.start_node("n1", 2)
+        ray.await_ready()
+        assert site.ending().outcome is Outcome.LOST
+        site.health("n1", Health.HEALTHY)
+        again = ActionId(1, "a", 2, 0)
+        slots = (Slot(0, "worker", "n1", (0,)),)
+        assert site.ask(Start(again, Placement(slots))) == Done(again)
+        assert len(site.processes()) == 1
+        stop = ActionId(1, "a", 2, 1)
+        assert site.ask(Stop(stop, 0, "cancelled")) == Done(stop)
+        site.backend.close()
+    finally:
+        ray.close()
+
+
+@pytest.mark.needs("ray_head")
+def test_a_head_that_comes_back_and_has_kept_what_it_knew_finds_the_gangs_as_they_were(tmp_path: Path) -> None:
+    ray = RaySite().keep()
+    try:
+        head = ray.start_head("head", 0, 1)
+        ray.await_ready()
+        ray.start_node("n1", 2)
+        ray.await_ready()
+        site = Site(ray, tmp_path / "data", "n1")
+        site.start(("n1", 0), command=("sh", "-c", "while :; do echo tick; sleep 0.2; done"))
+        (before,) = [each.pid for each in site.processes() if variable(each.pid, "PHALANX_RANK") and each.parent != 1][
+            :1
+        ]
+        head.end()
+        assert "does not answer" in site.health("n1", Health.SUSPECT).reason
+        ray.start_head("head", 0, 1)
+        ray.await_ready()
+        site.health("n1", Health.HEALTHY)
+        assert [each.pid for each in site.processes()] == before
+        assert not any(isinstance(event, AttemptEnded) for event in site.seen)
+        stop = ActionId(1, "a", 1, 1)
+        assert site.ask(Stop(stop, 2_000, "cancelled")) == Done(stop)
+        assert site.processes() == []
+        site.backend.close()
+    finally:
+        ray.close()
