@@ -87,7 +87,8 @@ class RaySite:
         return self
 
     def start_head(self, name: str, gpus: int, cpus: int = 4) -> RayNode:
-        """Starts the head."""
+        """Starts the head. One that is started again is not to mind that nodes of the one before it live."""
+        (self.folder / "ray_current_cluster").unlink(missing_ok=True)
         return self._start(name, gpus, cpus, ["--head", f"--port={self.port}", "--include-dashboard=false"])
 
     def start_node(self, name: str, gpus: int, cpus: int = 4, labels: Mapping[str, str] = {}) -> RayNode:

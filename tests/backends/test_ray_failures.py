@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -221,6 +222,19 @@ def test_a_node_that_is_killed_has_failed_and_its_gang_is_lost_as_a_whole(tmp_pa
     del ray.nodes["n2"]
 
 
+def test_a_node_that_came_back_while_no_server_was_there_is_told_of_as_healthy(tmp_path: Path) -> None:
+    ray, data = shared_site(), tmp_path / "data"
+    before = Site(ray, data, "n1", "n9")
+    before.health("n9", Health.FAILED)
+    before.backend.close()
+    told = data / "backend" / "ray-nodes.json"
+    told.write_text(json.dumps({**json.loads(told.read_text()), "n1": {"health": "failed"}}))
+    after = Site(ray, data, "n1", "n9")
+    after.health("n1", Health.HEALTHY)
+    assert not any(isinstance(event, NodeHealthChanged) and event.node == "n9" for event in after.seen)
+    after.backend.close()
+
+
 @pytest.mark.needs("ray_head")
 def test_a_head_that_comes_back_and_has_kept_nothing_loses_the_gangs_and_takes_new_ones(tmp_path: Path) -> None:
     ray = RaySite(RAY_gcs_rpc_server_reconnect_timeout_s="5")
@@ -261,14 +275,11 @@ def test_a_head_that_comes_back_and_has_kept_what_it_knew_finds_the_gangs_as_the
         ray.start_node("n1", 2)
         ray.await_ready()
         site = Site(ray, tmp_path / "data", "n1")
-        site.start(("n1", 0), command=("sh", "-c", "while :; do echo tick; sleep 0.2; done"))
-        (before,) = [each.pid for each in site.processes() if variable(each.pid, "PHALANX_RANK") and each.parent != 1][
-            :1
-        ]
+        site.start(("n1", 0))
+        before = [each.pid for each in site.processes()]
         head.end()
         assert "does not answer" in site.health("n1", Health.SUSPECT).reason
         ray.start_head("head", 0, 1)
-        ray.await_ready()
         site.health("n1", Health.HEALTHY)
         assert [each.pid for each in site.processes()] == before
         assert not any(isinstance(event, AttemptEnded) for event in site.seen)

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from phalanx.backends.local.folder import AttemptFolder
@@ -23,6 +24,8 @@ class DriverLine:
         self._address = address
         self._site = site
         self.wire: Wire | None = None
+        self.replace: Callable[[], None] = self.let_go
+        """Called where the driver is found to be gone: lets go of it, and begins to listen to the next."""
 
     def open(self) -> Wire:
         """The line, to a driver that is there or to a new one."""
@@ -76,7 +79,7 @@ class RayAttempt(SupervisedAttempt):
         """Has the driver take it on."""
         wire = self._driver.take(self.folder.path)
         if wire is None:
-            self._driver.let_go()
+            self._driver.replace()
             wire = self._driver.take(self.folder.path)
         if wire is None:
             raise OSError(0, "the driver of Ray does not start", self.folder.path)

@@ -8,8 +8,9 @@ from functools import partial
 from phalanx.backends.local.attempt_files import AttemptState
 from phalanx.backends.local.supervised import SupervisedAttempt
 from phalanx.backends.local.supervisors import Supervisors
-from phalanx.backends.local.wire import Message
+from phalanx.backends.local.wire import Message, Wire
 from phalanx.backends.ray.line import DriverLine, RayAttempt
+from phalanx.backends.ray.told import Told
 from phalanx.backends.ray.yard import RayYard
 from phalanx.cluster.cluster import Health
 from phalanx.errors import PhalanxError
@@ -29,8 +30,8 @@ class RaySupervisors(Supervisors):
         super().__init__(yard, jobs, emit)
         self._nodes = yard.nodes
         self._driver = DriverLine(yard.driver, yard.address, yard.site)
-        self._health: dict[str, tuple[Health, str]] = {}
-        self._foreign: dict[str, list[int]] = {}
+        self._told = Told(yard.backend / "ray-nodes.json")
+        self._driver.replace = self._replace_driver
         self._attend_driver()
 
     def let_go(self) -> None:
@@ -67,23 +68,30 @@ class RaySupervisors(Supervisors):
 
     def _attend_driver(self) -> None:
         wire = self._driver.open()
-        self.watch(wire.fileno(), partial(self._hear_driver, wire.fileno()))
+        self.watch(wire.fileno(), partial(self._hear_driver, wire))
 
-    def _hear_driver(self, handle: int) -> None:
-        messages = self._driver.wire.receive() if self._driver.wire is not None else None
+    def _replace_driver(self) -> None:
+        """Another driver follows one that is gone. An attempt may be the first to notice, or the line itself."""
+        if self._driver.wire is not None:
+            self._selector.unregister(self._driver.wire)
+        self._driver.let_go()
+        self._attend_driver()
+
+    def _hear_driver(self, wire: Wire) -> None:
+        if wire is not self._driver.wire:
+            # It was replaced after this was due.
+            return
+        messages = wire.receive()
         for message in messages or ():
             self._note_nodes(message)
             self._note_foreign(message.get("foreign", {}))
         if messages is None:
-            self._selector.unregister(handle)
-            self._driver.let_go()
-            self._attend_driver()
+            self._replace_driver()
 
     def _note_foreign(self, found: dict[str, list[int]]) -> None:
         """Tells what other work of Ray holds."""
         for node, used in found.items():
-            if node in self._nodes and used != self._foreign.get(node, [0, 0]):
-                self._foreign[node] = used
+            if node in self._nodes and self._told.is_new_use(node, used):
                 self._emit(ForeignUse(node, gpus=used[0], cpus_milli=used[1]))
 
     def _note_nodes(self, message: Message) -> None:
@@ -95,6 +103,5 @@ class RaySupervisors(Supervisors):
                 told = (Health.HEALTHY, "")
             else:
                 told = (Health.FAILED, "Ray has no such node, or it is dead there")
-            if told[0] is not self._health.get(node, (Health.HEALTHY, ""))[0]:
-                self._health[node] = told
+            if self._told.is_new_health(node, told[0]):
                 self._emit(NodeHealthChanged(node, *told))

@@ -153,8 +153,12 @@ def _agent_class() -> type:
             import sys
 
             root = f"{scratch}/{version}.zip"
+            os.makedirs(scratch, mode=0o700, exist_ok=True)
+            found = os.lstat(scratch)
+            if found.st_uid != os.getuid() or found.st_mode & 0o022:
+                # Anything that is run from there would be another user's.
+                raise PermissionError(f"{scratch} can be written to by other users: remove it")
             if not os.path.exists(root):
-                os.makedirs(scratch, mode=0o700, exist_ok=True)
                 draft = f"{root}.{os.getpid()}"
                 with open(draft, "wb") as file:
                     file.write(code)
