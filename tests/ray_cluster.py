@@ -22,9 +22,9 @@ from pathlib import Path
 from phalanx.backends.local.host.processes import descendants, process
 
 STORE_BYTES = 80_000_000
-READY_S = 120.0
+READY_S = 600.0
 END_S = 20.0
-SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_raylet_start_wait_time_s": "120"}
+SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_raylet_start_wait_time_s": "600"}
 
 
 class RayNode:
