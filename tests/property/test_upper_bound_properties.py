@@ -55,8 +55,8 @@ class History:
         if rng.random() < self.shares:
             task, count = Task(1, share=fraction_ask(500)), 1
         roles = [Role("worker", count, count, task)]
-        if rng.random() < 0.1:
-            roles.append(Role("server", 1, 1, Task(1)))
+        if rng.random() < 0.25:
+            roles.append(Role("server", 1, rng.choice([1, 2]), Task(rng.choice([0, 1, 2]))))
         gang = Gang(tuple(roles), Topology(rng.choice(["", "", "rack", "node"]) if gpus * count <= GPUS else ""))
         saves = Checkpointing(saves=rng.random() < self.saves)
         priority = rng.choice([0, 0, 100, 200])

@@ -50,8 +50,8 @@ class UpperBounds:
 class UpperBound:
     """That of one head while terminating attempts are still there.
 
-    A head of several roles, or one that shares devices, cannot be counted out. `lack` is what it lacks, once that has
-    been found out.
+    Of a head of several roles those tasks are counted that take most of its GPUs. One that shares devices cannot be
+    counted out. `lack` is what it lacks, once that has been found out.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class UpperBound:
         gang = head.asked.gang
         task, self._count = largest_task(head.asked)
         self._gpus = task.gpus
-        self._counts = bool(task.gpus) and task.share is None and len(gang.roles) == 1 and not gang.roles[0].members
+        self._counts = bool(task.gpus) and task.share is None
         self._ask = state.fit.ask(task, head.asked)
         self._required = gang.topology.required
         self._level = self._required if self._required in state.topology.domains else ""
