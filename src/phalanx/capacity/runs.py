@@ -66,7 +66,8 @@ class Runs:
     def _keep(self, case: Case, result: Result) -> None:
         self.count += 1
         held_gpu_s = sum(use.gpu_s for use in result.nodes.values())
-        values = tuple(figure.of(result.jobs, self.never) for figure in self.figures)
+        jobs = result.jobs if self.study.window is None else self.study.window.jobs(result.jobs)[1]
+        values = tuple(figure.of(jobs, self.never) for figure in self.figures)
         sample = Sample(values, result.summary["gpu_allocated"] or 0.0, held_gpu_s / 3600)
         self._samples[case.nodes or 0, case.seed] = sample
         if self.tell is not None:

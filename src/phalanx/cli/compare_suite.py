@@ -49,7 +49,7 @@ PLACE_COLUMNS = (
 )
 KEYS = tuple(figure.key for figure in FIGURES)
 NOT_FOR_SUITES = (
-    *("cluster", "trace", "load", "vary", "faults", "checkpoint_every", "until", "throughputs", "estimates"),
+    *("cluster", "trace", "load", "vary", "faults", "checkpoint_every", "until", "throughputs", "estimates", "window"),
     *("seed", "costs", "placement"),
 )
 REAL = ("philly", "openb_pods", "openb_nodes")

@@ -89,6 +89,11 @@ _STUDY = (
         help="Estimated durations: exact, factor=1.3, spread=0.3, f=4 or round. Default: as in the trace.",
     ),
     click.option(
+        "--window",
+        metavar="FROM:TO",
+        help="Count only jobs submitted in this time, such as 1d:6d or 10%:90%. Default: all.",
+    ),
+    click.option(
         "--load",
         metavar="X|+30%",
         help="Scale the trace to this offered load, requested over available GPU time, or by so much. "

@@ -35,6 +35,7 @@ from phalanx.errors import PhalanxError
 from phalanx.simulate.entry import policies_of, until_of
 from phalanx.simulate.figures.metrics import per_job_csv
 from phalanx.simulate.figures.result import Result
+from phalanx.simulate.figures.window import Window
 from phalanx.simulate.plugins import resolve_policy
 from phalanx.simulate.saved import save as save_simulation
 from phalanx.simulate.simulation import Simulation
@@ -162,7 +163,8 @@ def saved_run(path: str, policy: str = "") -> Simulation:
 def _follow(simulation: Simulation, policy: str, began_s: float, given: dict[str, Any], output: Output) -> int | None:
     """Takes a run to its end, and shows and writes what it came to."""
     with Interrupt() as interrupt, bar(len(simulation.jobs), "jobs") as tell:
-        result = carry_on(simulation, policy, began_s, until_of(given["until"]), Follower(interrupt, tell))
+        window = Window.parse(given["window"]) if given["window"] is not None else None
+        result = carry_on(simulation, policy, began_s, until_of(given["until"]), Follower(interrupt, tell), window)
     _write(simulation, result, given)
     _show(result, output)
     note_never_fit([result])

@@ -16,6 +16,7 @@ from phalanx.policy.policy import Policy
 from phalanx.policy.registry import register
 from phalanx.simulate.estimates import estimates_of
 from phalanx.simulate.figures.result import Result
+from phalanx.simulate.figures.window import Window
 from phalanx.simulate.plugins import resolve_policy
 from phalanx.simulate.simulation import COUNT, Watch
 from phalanx.simulate.studies.batch import run_cases, run_one
@@ -54,6 +55,7 @@ class Options(TypedDict, total=False):
     skip_bad_rows: bool
     throughputs: File | None
     estimates: str | None
+    window: str | None
     checkpoint_every: str | None
 
 
@@ -68,6 +70,7 @@ EXPECTED: dict[str, tuple[tuple[type, ...], str]] = {
     "skip_bad_rows": ((bool,), "True or False"),
     "throughputs": FILE,
     "estimates": ((str, NoneType), "estimates, such as 'f=4'"),
+    "window": ((str, NoneType), "a window, such as '1d:6d' or '10%:90%'"),
     "checkpoint_every": ((str, NoneType), "a time, such as '10m'"),
 }
 
@@ -87,7 +90,7 @@ def simulate(
     """
     study = study_of(cluster, trace, options)
     (case,) = study.cases(policies_of([policy or study.cluster.policy]))
-    return run_one(study.setup(case), case.policy, study.until_ms, watch)
+    return run_one(study.setup(case), case.policy, study.until_ms, watch, study.window)
 
 
 def compare(
@@ -120,7 +123,7 @@ def study_of(cluster: Cluster | File, trace: Trace | File, options: Options) -> 
     source = Recorded(trace) if isinstance(trace, Trace) else source_of(fspath(trace), skip_bad_rows)
     costs, faults = options.get("costs", "default"), options.get("faults")
     failures = failures_of(None if faults is None else fspath(faults), cluster)
-    throughputs, estimates = options.get("throughputs"), options.get("estimates")
+    throughputs, estimates, window = options.get("throughputs"), options.get("estimates"), options.get("window")
     return Study(
         cluster,
         source,
@@ -135,6 +138,7 @@ def study_of(cluster: Cluster | File, trace: Trace | File, options: Options) -> 
         occurrences=failures.occurrences,
         plan=failures.plan,
         every_ms=every_of(options.get("checkpoint_every")),
+        window=None if window is None else Window.parse(window),
     )
 
 

@@ -12,9 +12,10 @@ from phalanx.simulate.figures.deadlines import deadline_counts, late_s
 from phalanx.simulate.figures.fairness import jain, served, worst_ftf
 from phalanx.simulate.figures.never_fit import NeverFit, never_fit_figures
 from phalanx.simulate.figures.parts import by_part, slowdowns
-from phalanx.simulate.figures.result import JobResult
+from phalanx.simulate.figures.result import JobResult, Timeline
 from phalanx.simulate.figures.spread import rounded, spread
 from phalanx.simulate.figures.tiers import Promised, tier_figures
+from phalanx.simulate.figures.window import Window, allocated_within
 from phalanx.workload.tier import Tier
 
 SCHEMA = 1
@@ -71,19 +72,13 @@ def summarize(
     """
     stranded = [job for job in jobs if job.job_id in totals.never_fit and not JobState(job.state).final]
     fitting = [job for job in jobs if job.job_id not in totals.never_fit]
-    completed = [job for job in jobs if job.state == JobState.SUCCEEDED]
     return {
         "schema": SCHEMA,
         "policy": totals.policy,
         "jobs": _counts(jobs, len(stranded)),
         **_never_fit(stranded, totals),
         "makespan_s": _makespan_s(jobs),
-        "jct_s": spread([job.jct_s for job in completed if job.jct_s is not None]),
-        "wait_s": spread([job.wait_s for job in jobs if job.wait_s is not None]),
-        "queued_s": spread([job.queued_s for job in fitting]),
-        "slowdown": spread(list(slowdowns(jobs, alone_s or {}))),
-        "by_queue": by_part(fitting, alone_s or {}, lambda job: job.queue),
-        "by_size": by_part(sorted(fitting, key=lambda job: job.gpus), alone_s or {}, lambda job: str(job.gpus)),
+        **_times(jobs, totals, alone_s or {}),
         "gpu_allocated": _share(totals.allocated_gpu_s, totals.capacity_gpu_s),
         "gpu_busy": _share(totals.busy_gpu_s, totals.capacity_gpu_s),
         "fragmentation": rounded(totals.fragmentation),
@@ -102,6 +97,32 @@ def summarize(
             "wall_s": None if cost is None else rounded(cost.wall_s),
             "peak_mb": None if cost is None else rounded(cost.peak_mb),
         },
+    }
+
+
+def _times(jobs: Sequence[JobResult], totals: Totals, alone_s: Mapping[str, float]) -> dict[str, Any]:
+    """How long jobs took and waited, in all and part by part."""
+    fitting = [job for job in jobs if job.job_id not in totals.never_fit]
+    completed = [job.jct_s for job in jobs if job.state == JobState.SUCCEEDED and job.jct_s is not None]
+    return {
+        "jct_s": spread(completed),
+        "wait_s": spread([job.wait_s for job in jobs if job.wait_s is not None]),
+        "queued_s": spread([job.queued_s for job in fitting]),
+        "slowdown": spread(list(slowdowns(jobs, alone_s))),
+        "by_queue": by_part(fitting, alone_s, lambda job: job.queue),
+        "by_size": by_part(sorted(fitting, key=lambda job: job.gpus), alone_s, lambda job: str(job.gpus)),
+    }
+
+
+def within(
+    window: Window, jobs: Sequence[JobResult], totals: Totals, alone_s: Mapping[str, float], timeline: Timeline
+) -> dict[str, Any]:
+    """The figures of a summary that are those of a window, in place of those of the whole run; and the window."""
+    (begin_s, end_s), inside = window.jobs(jobs)
+    return {
+        **_times(inside, totals, alone_s),
+        "gpu_allocated": rounded(allocated_within(timeline, begin_s, end_s)),
+        "window": {"from_s": rounded(begin_s), "to_s": rounded(end_s), "jobs": len(inside)},
     }
 
 

@@ -10,12 +10,13 @@ from phalanx.policy.registry import described
 from phalanx.simulate.figures.failures import failure_figures
 from phalanx.simulate.figures.fairness import served
 from phalanx.simulate.figures.ledger import FULL_PERMILLE, Account
-from phalanx.simulate.figures.metrics import Cost, Totals, summarize
+from phalanx.simulate.figures.metrics import Cost, Totals, summarize, within
 from phalanx.simulate.figures.never_fit import never_fit
 from phalanx.simulate.figures.result import JobResult, Result
 from phalanx.simulate.figures.sampler import Stretch, mean_fragmentation, timeline_of
 from phalanx.simulate.figures.spread import rounded
 from phalanx.simulate.figures.tiers import Promised, promises_under
+from phalanx.simulate.figures.window import Window
 from phalanx.simulate.run import Refused
 from phalanx.simulate.simulation import Simulation
 from phalanx.workload.tier import tier_of
@@ -24,8 +25,8 @@ GPU_S = FULL_PERMILLE * 1000
 """Thousandths of a GPU times milliseconds in a GPU-second."""
 
 
-def outcome(simulation: Simulation, policy: str, cost: Cost | None = None) -> Result:
-    """What a run came to, so far. `policy` is the policy as its user wrote it."""
+def outcome(simulation: Simulation, policy: str, cost: Cost | None = None, window: Window | None = None) -> Result:
+    """What a run came to, so far; times of jobs in a window, if given. `policy` is the policy as its user wrote it."""
     jobs = [_job_result(simulation, record) for record in simulation.run.state.jobs.values()]
     jobs.extend(_refused(refused, simulation.now_ms) for refused in simulation.run.refused.values())
     stretches = simulation.stretches(round(_span_s(simulation, jobs)[1] * 1000))
@@ -33,19 +34,23 @@ def outcome(simulation: Simulation, policy: str, cost: Cost | None = None) -> Re
     backend = simulation.backend
     stays, nodes = backend.ledger.stays.seen_at(simulation.now_ms, backend.present())
     alone_s = {job: work.duration_ms / 1000 for job, work in simulation.works.items() if work.duration_ms is not None}
+    timeline = timeline_of(stretches)
+    summary = summarize(
+        jobs,
+        totals,
+        alone_s,
+        cost,
+        _promised(simulation),
+        _deadlines_s(simulation),
+        failure_figures(simulation, jobs),
+    )
+    if window is not None:
+        summary |= within(window, jobs, totals, alone_s, timeline)
     return Result(
-        summarize(
-            jobs,
-            totals,
-            alone_s,
-            cost,
-            _promised(simulation),
-            _deadlines_s(simulation),
-            failure_figures(simulation, jobs),
-        ),
+        summary,
         _setup(simulation, policy),
         jobs,
-        timeline_of(stretches),
+        timeline,
         stays,
         nodes,
         backend.ledger.stays.left_out,

@@ -26,6 +26,7 @@ from phalanx.policy.guarded import PolicyError
 from phalanx.simulate.figures.metrics import Cost
 from phalanx.simulate.figures.outcome import outcome
 from phalanx.simulate.figures.result import Result
+from phalanx.simulate.figures.window import Window
 from phalanx.simulate.plugins import resolve_policy
 from phalanx.simulate.simulation import Setup, Simulation, Watch
 from phalanx.simulate.studies.study import Case, Study
@@ -70,23 +71,34 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Answer).decode
 
 
-def run_one(setup: Setup, policy: str, until_ms: int | None = None, watch: Watch | None = None) -> Result:
+def run_one(
+    setup: Setup,
+    policy: str,
+    until_ms: int | None = None,
+    watch: Watch | None = None,
+    window: Window | None = None,
+) -> Result:
     """One run, to its end or until a moment, and what it took. `policy` is the policy as its user wrote it."""
     began_s = perf_counter()
     with naming(policy):
         simulation = Simulation(setup)
         simulation.begin()
-    return carry_on(simulation, policy, began_s, until_ms, watch)
+    return carry_on(simulation, policy, began_s, until_ms, watch, window)
 
 
 def carry_on(
-    simulation: Simulation, policy: str, began_s: float, until_ms: int | None = None, watch: Watch | None = None
+    simulation: Simulation,
+    policy: str,
+    began_s: float,
+    until_ms: int | None = None,
+    watch: Watch | None = None,
+    window: Window | None = None,
 ) -> Result:
     """Takes a run on from where it is. `began_s` is what the clock `perf_counter` said when it began."""
     with naming(policy):
         with suppress(Stopped):
             simulation.go(until_ms, watch)
-        return outcome(simulation, policy, Cost(perf_counter() - began_s, peak_mb()))
+        return outcome(simulation, policy, Cost(perf_counter() - began_s, peak_mb()), window)
 
 
 def peak_mb() -> float:
@@ -137,7 +149,7 @@ def processors() -> int:
 
 
 def _run(study: Study, case: Case) -> Result:
-    return run_one(study.setup(case), case.policy, study.until_ms)
+    return run_one(study.setup(case), case.policy, study.until_ms, window=study.window)
 
 
 def _in_parallel(study: Study, cases: Sequence[Case], workers: int, errors: dict[int, PhalanxError]) -> Results:

@@ -13,6 +13,7 @@ from phalanx.faults.generate.occurrence import Occurrence
 from phalanx.faults.generate.plan import DAY_MS, Plan
 from phalanx.simulate.estimates import Estimates
 from phalanx.simulate.figures.result import Result
+from phalanx.simulate.figures.window import Window
 from phalanx.simulate.simulation import COUNT, Setup
 from phalanx.simulate.studies.nodes import with_nodes
 from phalanx.simulate.studies.source import Source
@@ -67,6 +68,7 @@ class Study:
     throughputs: Throughputs | None = None
     estimates: Estimates | None = None
     like: str = ""
+    window: Window | None = None
     occurrences: tuple[Occurrence, ...] = ()
     plan: Plan | None = None
     every_ms: int = 0
