@@ -28,6 +28,7 @@ MANIFESTS = [Path(__file__).parents[1] / "examples" / "kubernetes" / name for na
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 NATIVE_GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
+COMPOSITES = "/apis/scheduling.k8s.io/v1alpha3/namespaces/default/compositepodgroups"
 WHOLE_CLUSTER = ("Node", "PersistentVolume", "StorageClass", "PriorityClass", "HyperNode", "Queue")
 """Kinds whose objects are in no namespace."""
 
@@ -213,7 +214,7 @@ class KubeCluster(ControlPlane):
 
 def clear(api: Client) -> None:
     """Deletes all nodes, pods, groups and budgets, and the events on them."""
-    native_groups = (NATIVE_GROUPS,) if KubeCluster._serves(api, NATIVE_GROUPS) else ()
+    native_groups = (NATIVE_GROUPS, COMPOSITES) if KubeCluster._serves(api, NATIVE_GROUPS) else ()
     for path in (
         *CUSTOM_PATHS,
         "/api/v1/namespaces/default/pods",
@@ -227,7 +228,7 @@ def clear(api: Client) -> None:
         "/api/v1/namespaces/default/events",
     ):
         # No controller takes off finalizers here.
-        for raw in api.get(path, Page).items or () if "persistentvolume" in path or path == NATIVE_GROUPS else ():
+        for raw in api.get(path, Page).items or () if "persistentvolume" in path or path in native_groups else ():
             name = msgspec.json.decode(raw, type=Pod).metadata.name
             api.patch(f"{path}/{name}", {"metadata": {"finalizers": None}}, "merge-patch")
         wait_for(f"{path} is empty", partial(_delete_all, api, path), 300)

@@ -20,7 +20,7 @@ from phalanx.kube.api.errors import (
 )
 from phalanx.kube.api.reflector import Broken, Changed, Listed, News, Reflector
 from phalanx.kube.gangs.discovery import HYPER_NODES, QUEUES, served_groups
-from phalanx.kube.gangs.groups import JOB, JOB_SET, LEADER_WORKER_SET, NATIVE, PLUGINS, RAY, VOLCANO
+from phalanx.kube.gangs.groups import COMPOSITE, JOB, JOB_SET, LEADER_WORKER_SET, NATIVE, PLUGINS, RAY, VOLCANO
 from phalanx.kube.mirror import NODES, PODS
 from phalanx.kube.objects.group import PodGroup
 from phalanx.kube.objects.node import KubeNode
@@ -32,6 +32,7 @@ pytestmark = pytest.mark.needs("kubernetes")
 def test_the_server_says_which_dialects_of_pod_groups_it_has(api: Client) -> None:
     assert {dialect: path for dialect, (path, _) in served_groups(api).items()} == {
         NATIVE: "/apis/scheduling.k8s.io/v1beta1/podgroups",
+        COMPOSITE: "/apis/scheduling.k8s.io/v1alpha3/compositepodgroups",
         PLUGINS: "/apis/scheduling.x-k8s.io/v1alpha1/podgroups",
         VOLCANO: "/apis/scheduling.volcano.sh/v1beta1/podgroups",
         JOB: "/apis/batch/v1/jobs",

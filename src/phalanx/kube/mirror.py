@@ -13,6 +13,7 @@ from phalanx.kube.api.quantity import quantity
 from phalanx.kube.api.reflector import Changed, Listed
 from phalanx.kube.gangs.discovery import HYPER_NODES, QUEUES
 from phalanx.kube.gangs.groups import (
+    COMPOSITE,
     LEADER_WORKER_SET,
     LEADER_WORKER_SET_LABEL,
     OWN,
@@ -22,7 +23,9 @@ from phalanx.kube.gangs.groups import (
     family_of,
     said_by,
 )
+from phalanx.kube.gangs.trees import Hierarchy
 from phalanx.kube.objects.budget import DisruptionBudget
+from phalanx.kube.objects.composite import CompositePodGroup
 from phalanx.kube.objects.group import PodGroup, PodGroupSpec
 from phalanx.kube.objects.hyper_node import HyperNode
 from phalanx.kube.objects.meta import Labels, Metadata, Stored
@@ -100,6 +103,7 @@ class Mirror:
         self.budgets: dict[str, DisruptionBudget] = {}
         self.hyper_nodes: dict[str, HyperNode] = {}
         self.queues: dict[str, VolcanoQueue] = {}
+        self._hierarchy = Hierarchy(self.groups)
         self._priorities: dict[str, PriorityClass] = {}
         self._leading: dict[str, LeaderWorkerSet] = {}
         self.storage = Volumes(self._claims, self._volumes, self._classes)
@@ -170,7 +174,7 @@ class Mirror:
         if not isinstance(family, GroupRef):
             return None
         if family.dialect not in (OWN, LEADER_WORKER_SET):
-            group = self.groups.get(family)
+            group = self._hierarchy.group(family)
             return self._resolved(group) if group is not None else None
         pod = next((self.pods[key] for key in self.by_family.get(family, ())), None)
         if pod is None:
@@ -178,6 +182,25 @@ class Mirror:
         leaders = f"{family.namespace}/{(pod.metadata.labels or {}).get(LEADER_WORKER_SET_LABEL, '')}"
         # Workers that are made once their leader is ready cannot start with it.
         return PodGroup() if leaders in self._leading else said_by(pod, family.dialect)
+
+    def family(self, pod: Pod) -> Family:
+        """The pods with which a pod is looked at: those of its group, or of the groups that this starts with."""
+        family = family_of(pod)
+        return self._hierarchy.family(family) if isinstance(family, GroupRef) else family
+
+    def object_of(self, family: Family) -> PodGroup | None:
+        """The object that says that pods are a group; None if there is none."""
+        if isinstance(family, GroupRef) and family.dialect == COMPOSITE:
+            return self._hierarchy.group(family)
+        return self.groups.get(family) if isinstance(family, GroupRef) else None
+
+    def members(self, family: Family) -> Iterable[str]:
+        """The pods of a family: those of a group that starts with others are of the family of these."""
+        if not isinstance(family, GroupRef):
+            return self.by_family.get(family, ())
+        if self._hierarchy.family(family) != family:
+            return ()
+        return [key for leaf in self._hierarchy.leaves(family) for key in self.by_family.get(leaf, ())]
 
     def _resolved(self, group: PodGroup) -> PodGroup:
         """A group with what it names looked up: its priority class, and where its queue lies."""
@@ -220,6 +243,8 @@ class Mirror:
             return list(self._leading.values())
         if kind == NAMESPACES:
             return [Stored(metadata=Metadata(name=name)) for name in self.namespaces]
+        if kind == COMPOSITE:
+            return self._hierarchy.all()
         return [group for ref, group in self.groups.items() if ref.dialect == kind]
 
     def _put(self, kind: str, it: Stored, gone: bool) -> None:
@@ -238,6 +263,8 @@ class Mirror:
         elif isinstance(it, BatchJob | JobSet | RayCluster):
             spec = PodGroupSpec(min_member=it.least)
             self._put_group(kind, PodGroup(metadata=it.metadata, spec=spec), gone)
+        elif isinstance(it, CompositePodGroup):
+            self._put_composite(it, gone)
         elif isinstance(it, PodGroup):
             self._put_group(kind, it, gone)
 
@@ -270,7 +297,7 @@ class Mirror:
             if each.spec.node_name:
                 self.nodes_used[each.spec.node_name] = None
             if self.is_ours(each):
-                self.families[family_of(each)] = None
+                self.families[self.family(each)] = None
             elif self.makes_way(each):
                 self.families[key] = None
         if self.is_ours(pod) and old is None and (affinity_of(pod) is not None or preferred_affinities(pod)):
@@ -350,7 +377,13 @@ class Mirror:
             self.groups.pop(ref, None)
         else:
             self.groups[ref] = group
-        self.families[ref] = None
+        self._hierarchy.lie(ref, group.spec.parent_composite_pod_group_name, gone)
+        self.families.update(dict.fromkeys((ref, self._hierarchy.family(ref))))
+
+    def _put_composite(self, composite: CompositePodGroup, gone: bool) -> None:
+        ref = self._hierarchy.put(composite, gone)
+        leaves = tuple(self._hierarchy.leaves(ref))
+        self.families.update(dict.fromkeys((ref, *leaves, *map(self._hierarchy.family, leaves))))
 
 
 def coarse(count: int, limit: int) -> int:

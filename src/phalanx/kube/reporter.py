@@ -12,7 +12,7 @@ from functools import partial
 from phalanx.kube.api.client import Client
 from phalanx.kube.api.errors import ApiError, ConflictError
 from phalanx.kube.api.events import MESSAGE_MAX, post_event, written
-from phalanx.kube.gangs.groups import NATIVE, GroupRef
+from phalanx.kube.gangs.groups import COMPOSITE, NATIVE, GroupRef
 from phalanx.kube.objects.meta import Metadata
 from phalanx.kube.objects.pod import Pod
 from phalanx.kube.objects.queue import VolcanoQueue
@@ -22,7 +22,19 @@ POD = {"apiVersion": "v1", "kind": "Pod"}
 QUEUE = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
 
 
-KINDS = {"podgroups": "PodGroup", "jobs": "Job", "jobsets": "JobSet", "rayclusters": "RayCluster"}
+INITIALLY_SCHEDULED = {
+    "podgroups": "PodGroupInitiallyScheduled",
+    "compositepodgroups": "CompositePodGroupInitiallyScheduled",
+}
+"""The conditions of Kubernetes' own groups that say whether they have started."""
+
+KINDS = {
+    "podgroups": "PodGroup",
+    "compositepodgroups": "CompositePodGroup",
+    "jobs": "Job",
+    "jobsets": "JobSet",
+    "rayclusters": "RayCluster",
+}
 """The kinds of groups that are objects, by how they are called in paths."""
 
 
@@ -57,8 +69,9 @@ class Reporter:
     def group_started(self, group: GroupRef, metadata: Metadata) -> None:
         """The gang of a group is bound."""
         self._told.pop(metadata.uid, None)
-        if group.dialect == NATIVE and NATIVE in self.groups:
-            self._say(metadata.uid, partial(self._condition, self.groups[NATIVE], metadata, "True", "Scheduled", ""))
+        if group.dialect in (NATIVE, COMPOSITE) and group.dialect in self.groups:
+            path = self.groups[group.dialect]
+            self._say(metadata.uid, partial(self._condition, path, metadata, "True", "Scheduled", ""))
 
     def conflicts(self, queues: Mapping[str, VolcanoQueue], conflicts: Mapping[str, str]) -> None:
         """What queues say does not hold."""
@@ -133,7 +146,7 @@ class Reporter:
     def _condition(self, path: str, metadata: Metadata, status: str, reason: str, message: str) -> None:
         prefix, _, plural = path.rpartition("/")
         condition = {
-            "type": "PodGroupInitiallyScheduled",
+            "type": INITIALLY_SCHEDULED[plural],
             "status": status,
             "reason": reason,
             "message": message,

@@ -249,7 +249,7 @@ class Scheduler:
             self._mirror.nodes_changed = True
         tracked = Tracked(bundle, family)
         if group is not None:
-            tracked.least, tracked.spec = group.least, group.spec
+            tracked.least, tracked.says = group.least, group.says
         self.roster.add(tracked)
         self._events.append(JobSubmitted(job))
 
@@ -300,7 +300,7 @@ class Scheduler:
         """Writes what pods and their group wait for."""
         for pod in pods:
             self._reporter.pending(pod, line)
-        group = self._mirror.groups.get(family) if isinstance(family, GroupRef) else None
+        group = self._mirror.object_of(family)
         if isinstance(family, GroupRef) and group is not None:
             self._reporter.group_pending(family, group.metadata, line)
 

@@ -24,8 +24,8 @@ HOW = "apt-get install etcd-server openssl && scripts/kube-cluster kube-apiserve
 
 
 NATIVE_GROUPS = (
-    "--feature-gates=GenericWorkload=true",
-    "--runtime-config=scheduling.k8s.io/v1beta1=true",
+    "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true,CompositePodGroup=true",
+    "--runtime-config=scheduling.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha3=true",
 )
 """Has an API server serve native groups. One before them does not start with these."""
 

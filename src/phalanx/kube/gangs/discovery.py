@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from phalanx.kube.api.client import Client
 from phalanx.kube.api.errors import NotFoundError
-from phalanx.kube.gangs.groups import JOB, JOB_SET, LEADER_WORKER_SET, NATIVE, PLUGINS, RAY, VOLCANO
+from phalanx.kube.gangs.groups import COMPOSITE, JOB, JOB_SET, LEADER_WORKER_SET, NATIVE, PLUGINS, RAY, VOLCANO
+from phalanx.kube.objects.composite import CompositePodGroup
 from phalanx.kube.objects.group import PodGroup
 from phalanx.kube.objects.hyper_node import HyperNode
 from phalanx.kube.objects.meta import Named, Stored, Wire
@@ -29,6 +30,7 @@ QUEUES = "queues of Volcano"
 
 KINDS: dict[str, tuple[str, str, type[Stored]]] = {
     NATIVE: (NATIVE, "podgroups", PodGroup),
+    COMPOSITE: (NATIVE, "compositepodgroups", CompositePodGroup),
     PLUGINS: (PLUGINS, "podgroups", PodGroup),
     VOLCANO: (VOLCANO, "podgroups", PodGroup),
     JOB: (JOB, "jobs", BatchJob),

@@ -10,6 +10,7 @@ from phalanx.kube.api.quantity import quantity
 from phalanx.kube.gangs.bundle import Bundle, Part, bundle_id, oldest_first
 from phalanx.kube.gangs.groups import Family, GroupRef, missing, topology_of
 from phalanx.kube.gangs.sub_groups import Division, Placed, Unit, divide
+from phalanx.kube.gangs.trees import GroupOfGroups, Tree, divide_tree
 from phalanx.kube.objects.group import PodGroup, PodGroupSpec
 from phalanx.kube.objects.pod import Pod
 from phalanx.kube.pods.demand import PODS, ZERO, requests_of
@@ -36,11 +37,15 @@ def form(family: Family, group: PodGroup | None, pods: Sequence[Pod], placed: Pl
         return Formed(tuple(_alone(pod) for pod in ready))
     if group is None:
         return Formed(waiting=tuple((pod, missing(family, pod)) for pod in ready))
+    if isinstance(group, GroupOfGroups) and group.waits_for:
+        return Formed(waiting=tuple((pod, f"{family}: {group.waits_for}") for pod in ready))
     if group.unsupported:
         line = f"{family}: phalanx does not look at spec.{group.unsupported} yet"
         return Formed(waiting=tuple((pod, line) for pod in ready))
     if is_pending:
         return Formed(waiting=tuple((pod, f"it starts after the {group.least} pods of {family}") for pod in ready))
+    if isinstance(group, GroupOfGroups) and group.tree is not None:
+        return _form_tree(family, group, group.tree, ready, placed)
     division = divide(group, ready, placed)
     more = tuple(_bundle(family, group, (unit,), placed) for unit in division.units if unit.is_more)
     units = [unit for unit in division.units if not unit.is_more]
@@ -61,6 +66,15 @@ def form(family: Family, group: PodGroup | None, pods: Sequence[Pod], placed: Pl
         return Formed(waiting=tuple((pod, line) for pod in ready))
     rest = tuple((pod, f"it starts after the {group.least} pods of {family}") for pod in _but(ready, (*more, bundle)))
     return Formed((*more, bundle), rest)
+
+
+def _form_tree(family: GroupRef, group: PodGroup, tree: Tree, ready: tuple[Pod, ...], placed: Placed) -> Formed:
+    """The bundles of a group of groups: one for all that must start together, or those beside what runs."""
+    division = divide_tree(tree, ready, placed)
+    gang = [unit for unit in division.units if not unit.is_more]
+    together = (_bundle(family, group, gang, placed),) if gang else ()
+    more = (_bundle(family, group, (unit,), placed) for unit in division.units if unit.is_more)
+    return Formed((*more, *together), division.waiting)
 
 
 def _but(pods: Iterable[Pod], bundles: Iterable[Bundle]) -> list[Pod]:

@@ -8,6 +8,7 @@ from phalanx.kube.objects.group import NetworkTopology, PodGroup, PodGroupSpec
 from phalanx.kube.objects.pod import Pod
 
 NATIVE = "scheduling.k8s.io"
+COMPOSITE = "composite groups of scheduling.k8s.io"
 PLUGINS = "scheduling.x-k8s.io"
 VOLCANO = "scheduling.volcano.sh"
 JOB = "batch"
@@ -21,6 +22,7 @@ OWNERS = {
     LEADER_WORKER_SET: "group of LeaderWorkerSet",
     RAY: "RayCluster",
     OWN: "pods of",
+    COMPOSITE: "CompositePodGroup",
 }
 
 PLUGINS_LABELS = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io")

@@ -13,7 +13,7 @@ from dataclasses import replace
 from phalanx.kube.binder import JOB_ANNOTATION
 from phalanx.kube.engine import Engine
 from phalanx.kube.gangs.bundle import Bundle, GpuTypes, RefusedError, bundle_id, by_role, oldest_first, running_job_of
-from phalanx.kube.gangs.groups import Family, GroupRef, family_of
+from phalanx.kube.gangs.groups import Family, GroupRef
 from phalanx.kube.jobs.tracked import Step, Tracked
 from phalanx.kube.mirror import Mirror
 from phalanx.kube.objects.group import PodGroupSpec
@@ -81,7 +81,7 @@ def _bound_families(mirror: Mirror) -> Iterator[tuple[Family, tuple[Pod, ...]]]:
     found: dict[Family, list[Pod]] = {}
     for pod in sorted(mirror.pods.values(), key=oldest_first):
         if mirror.is_ours(pod) and pod.spec.node_name in mirror.nodes and not pod.is_over:
-            found.setdefault(family_of(pod), []).append(pod)
+            found.setdefault(mirror.family(pod), []).append(pod)
     return ((family, tuple(pods)) for family, pods in found.items())
 
 
@@ -95,7 +95,7 @@ def _is_half_bound(mirror: Mirror, family: Family, bound: tuple[Pod, ...]) -> bo
     latest = max(pod.bound_at for pod in bound)
     waiting = [
         pod
-        for pod in (mirror.pods[key] for key in mirror.by_family[family])
+        for pod in (mirror.pods[key] for key in mirror.members(family))
         if not pod.spec.node_name and pod.metadata.creation_timestamp <= latest
     ]
     return len(bound) + len(waiting) >= group.least

@@ -81,7 +81,7 @@ class Roster:
 
     def pods_of(self, family: Family) -> list[Pod]:
         """The pods of a family that are there, but for those that are deleted already."""
-        pods = [self._mirror.pods[key] for key in self._mirror.by_family.get(family, ())]
+        pods = [self._mirror.pods[key] for key in self._mirror.members(family)]
         for uid, key in list(self._doomed.items()):
             there = self._mirror.pods.get(key)
             if there is None or there.metadata.uid != uid:

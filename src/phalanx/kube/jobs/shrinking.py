@@ -98,7 +98,7 @@ class Shrinking:
         engine.take((Done(start.id),), now)
         nodes = {pod.metadata.key: old.nodes[pod.metadata.key] for pod in left.pods}
         self._roster.add(
-            Tracked(left, old.family, step=Step.BOUND, attempt=number, nodes=nodes, least=old.least, spec=old.spec)
+            Tracked(left, old.family, step=Step.BOUND, attempt=number, nodes=nodes, least=old.least, says=old.says)
         )
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from phalanx.kube.gangs.bundle import Bundle
-from phalanx.kube.gangs.groups import Family
-from phalanx.kube.objects.group import PodGroup, PodGroupSpec
+from phalanx.kube.gangs.groups import Family, group_of
+from phalanx.kube.objects.group import PodGroup
 from phalanx.kube.objects.pod import Pod
 from phalanx.kube.pods.demand import Demand, demand_of
 from phalanx.kube.pods.selection import limits_of
@@ -28,7 +28,7 @@ class Step(Enum):
 class Tracked:
     """The pods of one job. `nodes` is where each was bound or is being bound; `awaits` are claims
     that need their volumes before anything is bound; `start` and `stop` are the actions that were asked for and not yet
-    answered. `least` is how many the group asked for when the gang was formed, 0 for a pod by itself, and `spec` all
+    answered. `least` is how many the group asked for when the gang was formed, 0 for a pod by itself, and `says` all
     that it asked for. `vacant` are members that ended while the rest runs on, with what their places hold: pods of the
     group that come after them stand in for them there.
     """
@@ -44,7 +44,7 @@ class Tracked:
     stop: ActionId | None = None
     stop_reason: str = ""
     least: int = 0
-    spec: PodGroupSpec | None = None
+    says: object = None
     vacant: dict[str, Demand] = field(default_factory=dict)
     stand_ins: dict[str, Demand] = field(default_factory=dict)
 
@@ -58,7 +58,7 @@ class Tracked:
 
     def is_of(self, group: PodGroup) -> bool:
         """Whether it is what the group asks for by now."""
-        return group.spec == self.spec
+        return group.says == self.says
 
     def vacate(self, present: Container[str], succeeded: Container[str]) -> None:
         """Takes note of the members that are gone, but for those that have done their work."""
@@ -70,7 +70,12 @@ class Tracked:
     def place_for(self, pod: Pod, healthy: Container[str]) -> str:
         """The member in whose place a pod can run, which asks for the same; empty if there is none."""
         wanted, limits = demand_of(pod), limits_of(pod)
-        alike = {each.metadata.key: None for each in self.bundle.pods if limits_of(each) == limits}
+        group = group_of(pod)
+        alike = {
+            each.metadata.key: None
+            for each in self.bundle.pods
+            if limits_of(each) == limits and group_of(each) == group
+        }
         return next(
             (key for key, has in self.vacant.items() if has == wanted and key in alike and self.nodes[key] in healthy),
             "",

@@ -84,6 +84,11 @@ class PodGroup(Stored, frozen=True):
     spec: PodGroupSpec = PodGroupSpec()
 
     @property
+    def says(self) -> object:
+        """Another where a gang that waits is to be formed anew."""
+        return self.spec
+
+    @property
     def least(self) -> int:
         """How many pods start together; 0 where each may start by itself."""
         policy = self.spec.scheduling_policy
@@ -101,7 +106,6 @@ class PodGroup(Stored, frozen=True):
             "networkTopology.highestTierName": _names_tier(spec.network_topology),
             "subGroupPolicy.networkTopology.highestTierName": any(map(_names_tier, of_sub_groups)),
             "resourceClaims": bool(spec.resource_claims),
-            "parentCompositePodGroupName": bool(spec.parent_composite_pod_group_name),
             # All of it is looked through for each pod of the group.
             f"subGroupPolicy beyond {POLICIES_MAX}": len(spec.sub_group_policy or ()) > POLICIES_MAX,
             f"minTaskMember beyond {TASKS_MAX}": len(spec.min_task_member or ()) > TASKS_MAX,
