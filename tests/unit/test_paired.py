@@ -10,6 +10,8 @@ import pytest
 
 from phalanx.simulate.figures.result import Result
 from phalanx.simulate.studies.paired import clear_best, differences, not_told_apart
+from phalanx.simulate.studies.ranking import MEAN_JCT, ranked
+from phalanx.simulate.studies.suite import Cell
 from phalanx.simulate.studies.table import MEASURES, comparison_rows, is_alike
 from results import a_job_result, a_result, a_waiting_job
 
@@ -85,3 +87,16 @@ def test_shares_of_clusters_of_other_sizes_are_not_marked() -> None:
     idle.summary["gpu_allocated"] = 0.01
     assert any(row.texts()["allocated"].endswith("*") for row in comparison_rows([full, idle]))
     assert not any(row.texts()["allocated"].endswith("*") for row in comparison_rows([full, idle], ("allocated",)))
+
+
+def test_a_suite_names_as_best_only_what_its_seeds_tell_from_all_others() -> None:
+    def cell(policy: str, seed: int, mean: float) -> Cell:
+        summary = a_result(policy, jobs=5).summary | {"jct_s": {"mean": mean, "p99": mean}}
+        return Cell("philly", policy, 0.9, seed, summary)
+
+    apart = [cell("a", 1, 100.0), cell("a", 2, 300.0), cell("b", 1, 110.0), cell("b", 2, 310.0)]
+    close = [cell("c", 1, 90.0), cell("c", 2, 330.0)]
+    place = ("philly", 0.9)
+    assert ranked(apart).not_told_apart(MEAN_JCT, place) == ("a",)
+    assert ranked([*apart, *close]).not_told_apart(MEAN_JCT, place) == ("a", "c")
+    assert ranked(apart[:1]).not_told_apart(MEAN_JCT, place) == ()

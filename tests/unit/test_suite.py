@@ -229,7 +229,7 @@ def test_one_seed_is_one_seed_and_the_command_tells_policies(
     assert "±" not in page.read_text()
 
 
-def test_without_seeds_there_are_three_and_the_page_tells_how_sure_it_is(
+def test_without_seeds_there_are_ten_and_the_page_tells_how_sure_it_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(suites, "LOADS", (0.9,))
@@ -237,7 +237,7 @@ def test_without_seeds_there_are_three_and_the_page_tells_how_sure_it_is(
     words = ["--jobs", "5", "--policy", "fifo", "--workers", "1", "--keep", str(tmp_path / "kept")]
     assert run(cli, ["compare", "--suite", "standard", *words, "--markdown", str(page), "-o", "json"]) == 0
     (told,) = json.loads(capsys.readouterr().out)
-    assert {row["seeds"] for row in told["cells"]} == {3}
+    assert {row["seeds"] for row in told["cells"]} == {10}
     (row,) = (line for line in _section(page, "On philly") if line.startswith("| `fifo`"))
     assert [" ± " in value for value in row.split("|")[2:6]] == [True] * 4
 

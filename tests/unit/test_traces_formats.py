@@ -452,3 +452,15 @@ def complaint(read: Callable[[str], object], path: str) -> str:
 @pytest.mark.parametrize("content", ["[" * 100_000, '{"seq":' + "[" * 100_000, '[{"attempts":' + "[" * 100_000])
 def test_nesting_without_end_is_refused(content: str, written: Write) -> None:
     assert "nested" in refusal(read_trace, written(content))
+
+
+def test_a_trace_of_more_rows_than_memory_may_hold_is_refused_where_they_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("phalanx.simulate.traces.rows.ROWS_MAX", 3)
+    trace = tmp_path / "trace.csv"
+    rows = [f"{number},0,60,1" for number in range(4)]
+    trace.write_text("\n".join(("job_id,submit_s,duration_s,gpus", *rows[:3])))
+    assert len(read_trace(str(trace)).jobs) == 3
+    trace.write_text("\n".join(("job_id,submit_s,duration_s,gpus", *rows)))
+    assert "there are more than 3 lines" in refusal(read_trace, str(trace))

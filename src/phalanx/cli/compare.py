@@ -45,7 +45,7 @@ POLICY = Column("policy")
 @click.option(
     "--suite",
     type=click.Choice(SUITES),
-    help="Compare the policies on several workloads and loads, with 3 seeds unless --seeds is given.",
+    help="Compare the policies on several workloads and loads, with 10 seeds unless --seeds is given.",
 )
 @click.option(
     "--keep", metavar="DIR", help="With --suite: store results here and run only those missing. Default: suite-NAME."

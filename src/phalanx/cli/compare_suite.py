@@ -193,6 +193,7 @@ def _cells(ranking: Ranking) -> list[dict[str, Any]]:
             "low": found.low,
             "high": found.high,
             "seeds": found.count,
+            "not_told_from_best": policy in ranking.not_told_apart(figure, (workload, load)),
         }
         for figure in FIGURES
         for (workload, load), means in ranking.means[figure.key].items()

@@ -100,7 +100,7 @@ def _beside(ranking: Ranking) -> Iterator[str]:
         here = {each.figure.key: each for each in distances if each.place == place}
         found = [here.get(figure.key) for figure in FIGURES]
         times = ["-" if each is None else f"{each.ratio:.2f} ({each.ratio_equals:.2f})" for each in found]
-        yield _row(_place(place), *times, *("-" if each is None else _name(each.best) for each in found))
+        yield _row(_place(place), *times, *("-" if each is None else _best(ranking, each) for each in found))
     yield ""
     yield from _not_near(subject, distances)
 
@@ -112,7 +112,21 @@ def _summary(ranking: Ranking, subject: str, distances: Sequence[Distance]) -> I
     near, near_equals = sum(each.is_near for each in distances), sum(each.is_near_equals for each in distances)
     yield f"By the mean rank it is {place} of {len(ranking.standings)}{among}. Of {len(distances)} figures {near} are"
     yield f"within {WITHIN} of the best of all, and {near_equals} within {WITHIN} of the best without"
+    close = [ranking.not_told_apart(each.figure, each.place) for each in distances]
+    if any(close):
+        told = sum(subject in own for own in close)
+        alone = sum(own == (subject,) for own in close)
+        yield f"foresight. By paired differences over seeds it is told from all others as the best in {alone}, and not"
+        yield f"told from the best in {told}. A best that is not told from others is not named as one below."
+        yield "Each as a multiple of the best of all and, in brackets, of the best without foresight:"
+        return
     yield "foresight. Each as a multiple of the best of all and, in brackets, of the best without foresight:"
+
+
+def _best(ranking: Ranking, found: Distance) -> str:
+    """The best, where it is told from all others."""
+    close = ranking.not_told_apart(found.figure, found.place)
+    return _name(found.best) if len(close) < 2 else f"one of {len(close)}"
 
 
 def _not_near(subject: str, distances: Sequence[Distance]) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import fsum
 from typing import Any
 
 from phalanx.simulate.figures.confidence import Interval, interval
@@ -53,13 +54,20 @@ def differences(measure: Measure, at: float, runs: Mapping[str, Mapping[int, Res
     alike = all(is_alike(measure, [own[seed] for own in runs.values()]) for seed in seeds)
     if len(seeds) < 2 or len(values) < 2 or not alike:
         return
+    best, worse = worse_than_best(measure, {name: [own[seed] for seed in seeds] for name, own in values.items()})
+    for policy, found in worse.items():
+        yield Difference(measure, at, policy, best, found)
+
+
+def worse_than_best(measure: Measure, values: Mapping[str, Sequence[float]]) -> tuple[str, dict[str, Interval]]:
+    """The policy with the best mean, and by how much each other one is worse, of values by policy in order of seeds."""
     sign = 1 if measure.better is Better.LOWER else -1
-    best = min(values, key=lambda policy: sign * sum(values[policy][seed] for seed in seeds))
-    for policy, own in values.items():
-        if policy != best:
-            yield Difference(
-                measure, at, policy, best, interval([sign * (own[seed] - values[best][seed]) for seed in seeds])
-            )
+    best = min(values, key=lambda policy: sign * fsum(values[policy]))
+    return best, {
+        policy: interval([sign * (mine - its) for mine, its in zip(own, values[best], strict=True)])
+        for policy, own in values.items()
+        if policy != best
+    }
 
 
 def clear_best(found: Sequence[Difference]) -> str | None:

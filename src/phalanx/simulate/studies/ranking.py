@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from phalanx.cluster.cluster import DEFAULT_POLICY
 from phalanx.simulate.figures.confidence import Interval, interval
+from phalanx.simulate.studies.paired import worse_than_best
 from phalanx.simulate.studies.suite import Cell, Failure
 from phalanx.simulate.studies.table import Better, Measure, duration_text, index_text, share_text
 from phalanx.simulate.studies.vary import Curve
@@ -79,7 +80,8 @@ class Distance:
 class Ranking:
     """What a suite came to. `means` are by figure, place and policy; `foreseeing` know what no real cluster does.
 
-    `failures` are runs that are in none of it, `caveats` what one has to know of the rest.
+    `failures` are runs that are in none of it, `caveats` what one has to know of the rest. `close` are the policies
+    that paired differences do not tell from the best, by figure and place.
     """
 
     policies: tuple[str, ...]
@@ -89,6 +91,11 @@ class Ranking:
     foreseeing: tuple[str, ...] = ()
     failures: tuple[Failure, ...] = ()
     caveats: tuple[str, ...] = ()
+    close: Mapping[str, Mapping[Place, tuple[str, ...]]] = field(default_factory=dict)
+
+    def not_told_apart(self, figure: Measure, place: Place) -> tuple[str, ...]:
+        """The best of a place and those that paired differences over seeds do not tell from it; none with one seed."""
+        return self.close.get(figure.key, {}).get(place, ())
 
     @property
     def compared(self) -> int:
@@ -141,10 +148,11 @@ def ranked(cells: Sequence[Cell], foreseeing: Sequence[str] = (), failures: Sequ
     policies = tuple(dict.fromkeys(cell.policy for cell in cells))
     places = tuple(sorted(dict.fromkeys((cell.workload, cell.load) for cell in cells)))
     means = {figure.key: {place: _means(figure, place, cells) for place in places} for figure in FIGURES}
+    close = {figure.key: {place: _close(figure, place, cells) for place in places} for figure in FIGURES}
     known = tuple(policy for policy in policies if policy in foreseeing)
     standings = [_standing(policy, means, known) for policy in policies]
     standings.sort(key=lambda each: (each.rank, each.policy))
-    return Ranking(policies, places, means, tuple(standings), known, tuple(failures), tuple(_caveats(cells)))
+    return Ranking(policies, places, means, tuple(standings), known, tuple(failures), tuple(_caveats(cells)), close)
 
 
 def _caveats(cells: Sequence[Cell]) -> Iterator[str]:
@@ -169,6 +177,21 @@ def _means(figure: Measure, place: Place, cells: Sequence[Cell]) -> dict[str, In
         if value is not None:
             values.setdefault(cell.policy, []).append(value)
     return {policy: interval(own) for policy, own in values.items()}
+
+
+def _close(figure: Measure, place: Place, cells: Sequence[Cell]) -> tuple[str, ...]:
+    """The best and what is not told from it, of policies that have the figure on every seed."""
+    values: dict[str, dict[int, float]] = {}
+    for cell in cells:
+        value = figure.of(cell.summary) if (cell.workload, cell.load) == place else None
+        if value is not None:
+            values.setdefault(cell.policy, {})[cell.seed] = value
+    seeds = sorted({seed for own in values.values() for seed in own})
+    whole = {policy: [own[seed] for seed in seeds] for policy, own in values.items() if len(own) == len(seeds)}
+    if len(seeds) < 2 or not whole:
+        return ()
+    best, worse = worse_than_best(figure, whole)
+    return (best, *(policy for policy, found in worse.items() if found.low is None or found.low <= 0))
 
 
 def ratio_to_best(figure: Measure, means: Mapping[str, Interval], policy: str) -> float | None:

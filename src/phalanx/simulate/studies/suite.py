@@ -30,9 +30,9 @@ from phalanx.simulate.traces.load import at_load
 from phalanx.simulate.traces.synthetic import Synthetic, synthesize
 
 LOADS = (0.7, 0.9, 1.1)
-SEEDS = 3
+SEEDS = 10
 JOBS = 400
-"""Jobs of a run: as many as let all runs of the standard suite finish within half an hour on two processors."""
+"""Jobs of a run: as many as let all runs of the standard suite finish within an hour on two processors."""
 SCHEMA = 1
 ELASTIC_MAX_MS = 86_400_000
 """The longest of the elastic jobs: they report while they run, and reports of weeks would be most of a run's events."""

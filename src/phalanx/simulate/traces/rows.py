@@ -24,6 +24,12 @@ def strict(error: TraceError) -> None:
     raise error
 
 
+ROWS_MAX = 5_000_000
+"""All jobs are in memory, at about 430 bytes each: two gigabytes."""
+
+TOO_MANY = "there are more than {rows:,} lines, and all jobs are kept in memory: take a part, such as a month"
+
+
 class Layout(NamedTuple):
     """How a table is written. Where the file has no header, `header` is what it would be."""
 
@@ -119,6 +125,8 @@ class Rows:
                 open_quote = " (a quote that begins in this line does not end in it)" if len(taken) > 1 else ""
                 reason = f"expected a row of CSV: {error}{open_quote}"
             else:
+                if line > ROWS_MAX + 1:
+                    raise TraceError(self.source, TOO_MANY.format(rows=ROWS_MAX), line)
                 if len(row) == width:
                     yield line, row
                     continue
