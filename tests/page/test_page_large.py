@@ -23,6 +23,12 @@ VIEWS = {
     "/ui/jobs/1": "Where it runs",
     "/ui/submit": "What would happen now",
     "/ui/nodes": "1,250 nodes, 10,000 GPUs, 8,000 used",
+    "/ui/queues": "1 queue",
+    "/ui/timeline?by=jobs": "1,000 attempts read",
+    "/ui/timeline?span=3600000": "1,000 attempts read",
+    "/ui/events": "100 records",
+    "/ui/scheduler": "99 of 100",
+    "/ui/scheduler?tab=receipts": "No submitter was told a start",
     "/ui/accounts": "This session may",
 }
 """Why is not among them: with so many jobs the planner may take longer than a minute for its answer."""

@@ -61,6 +61,7 @@ VIEWS = {
     "postmortem": ("/ui/jobs/1?tab=postmortem", "First cause"),
     "timeline": ("/ui/timeline", "attempts read"),
     "timeline of jobs": ("/ui/timeline?by=jobs", "attempts read"),
+    "what if": ("/ui/what-if", "Change something first."),
     "queue": ("/ui/queues?queue=vision", "Giving back"),
 }
 
@@ -226,3 +227,17 @@ def test_the_timeline_shows_what_ran_where_and_is_moved_zoomed_and_chosen_from_b
     assert told["maintenance"][0]["name"] == "cooling"
     assert len({len(column) for column in told["bars"].values()}) == 1
     assert server.client.get("/timeline", params={"since": 9, "until": 8}).status_code == 422
+
+
+def test_two_futures_are_compared_and_a_policy_that_there_is_not_is_refused(admin: Page, server: Server) -> None:
+    admin.open(f"{server.url}/ui/what-if")
+    admin.fill("Nodes added", "4")
+    admin.fill("A job file, or nothing", "name: asked\nqueue: vision\ngpus: 4\nduration: 30m\ncommand: 'true'\n")
+    admin.click("Compare two futures")
+    admin.see("Until all is over", "[aria-label='Two futures']")
+    admin.see("asked", "[aria-label='The jobs that were asked about']")
+    admin.fill("Another policy", "nothing-is-called-so")
+    admin.click("Compare two futures")
+    admin.see("nothing-is-called-so", ".problem")
+    admin.forgive("422")
+    assert len(server.client.get("/nodes").json()["items"]) == 4, "nothing was changed"
