@@ -165,6 +165,18 @@ def test_the_scheduler_the_closed_form_and_chance_are_within_two_percent_in_16_s
     assert max(row["unbooked_s"] for row in rows) < 1e-3
 
 
+def test_a_run_that_stops_on_the_way_has_the_same_failures_up_to_there_and_after() -> None:
+    trace = Trace("one", (TraceJob("job", 0, 40 * HOUR_MS, 16),))
+    options: Any = {"faults": "rsc-1:scale=500", "checkpoint_every": "10m", "placement": "topology"}
+    setups = []
+    for until in (None, "3h"):
+        study = study_of(NODES, trace, options | {"until": until})
+        (case,) = study.cases({"fifo": "fifo"})
+        setups.append(study.setup(case))
+    assert setups[0] == setups[1]
+    assert len(setups[0].occurrences) > 20
+
+
 def test_a_name_that_is_neither_file_nor_profile_is_an_error() -> None:
     with pytest.raises(TraceError, match="no profile of that name"):
         study_of(NODES, Trace("none", ()), {"faults": "rsc1:scale=2"})

@@ -133,7 +133,8 @@ class Study:
 
     def _occurrences(self, cluster: Cluster, trace: Trace, seed: int) -> tuple[Occurrence, ...]:
         if self.plan is not None:
-            until_ms = int(self.plan.days * DAY_MS) or self.until_ms or span_ms(trace, cluster.gpus)
+            # Not until where this run stops: it may be saved there and go on.
+            until_ms = int(self.plan.days * DAY_MS) or span_ms(trace, cluster.gpus)
             return draw(self.plan, Site.of(cluster, self.plan.level), until_ms, seed)
         names = {node.name for node in cluster.nodes}
         kept = (replace(each, nodes=tuple(name for name in each.nodes if name in names)) for each in self.occurrences)
