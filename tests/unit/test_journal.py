@@ -20,6 +20,7 @@ from phalanx.workload.job import Execution, UnixIdentity
 
 GOLDEN = Path(__file__).parents[1] / "data" / "journal-v1.jsonl"
 PATIENCE = Path(__file__).parents[1] / "data" / "journal-patience.jsonl"
+CROWD = Path(__file__).parents[1] / "data" / "journal-patience-crowd.jsonl"
 TOLD = Path(__file__).parents[1] / "data" / "journal-v1.json"
 
 
@@ -166,6 +167,12 @@ def test_a_journal_in_which_each_job_had_its_own_wake_ups_for_patience_is_decide
     """Two queues, one of them at its limit: jobs that go first, are held, start and are cancelled."""
     state = verify(Journal.read(PATIENCE.read_bytes().splitlines()))
     assert [name for name, each in state.jobs.items() if each.overdue] == ["gang", "limited-0"]
+
+
+def test_in_such_a_journal_a_job_goes_first_by_what_was_known_before_what_happens_at_that_moment() -> None:
+    """How long it is expected to run is learned from jobs that ended before, not from one that ends then."""
+    state = verify(Journal.read(CROWD.read_bytes().splitlines()))
+    assert state.first_impatient == {"q0": "8", "q1": "7", "q2": "22"}
 
 
 def test_a_share_that_was_written_before_shares_could_be_packed_reads_as_one_that_is_not() -> None:

@@ -362,6 +362,7 @@ def _done_by(attempt: AttemptRecord, progress: Progress, now: int) -> int:
 def _fire_timers(state: State) -> None:
     while state.timers and state.timers[0].at_ms <= state.now:
         _fire(state, heappop(state.timers))
+    patience.look(state)
 
 
 def _fire(state: State, timer: Timer) -> None:

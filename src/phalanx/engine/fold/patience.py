@@ -3,8 +3,9 @@ has waited longest goes first. Devices are reserved for it, as for a job that is
 
 One job of a queue at a time: if all of them went first, the order of the policy would be that of submission.
 
-A queue is looked at, at the end of a record, once something has changed for it: it has lost its first job, a job of it
-has become eligible or its class another verdict, or, while no job goes first, the patience with another one is over.
+A queue is looked at before a record is folded in and after it, once something has changed for it: it has lost its first
+job, a job of it has become eligible or its class another verdict, or no job goes first and the patience with another is
+over.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ def calm(state: State, record: JobRecord) -> None:
     _forget(state, record)
     if record.impatient:
         _step_back(state, record)
+        look(state)
 
 
 def is_moot(state: State, queue: str, at_ms: int) -> bool:
