@@ -42,6 +42,9 @@ class SlurmSubject(LocalSubject):
     """Jobs on Slurm. Its processes are on this machine, whatever node they are on."""
 
     programs = frozenset(Program) - {Program.HUNGRY}
+    slowness = 3
+    """So many times fewer kills: each start takes a second."""
+
     offer = offer_with({})
 
     def __init__(self) -> None:

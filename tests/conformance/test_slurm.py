@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from programs import Program
+from programs import COMMANDS, Program
 from rig import Rig
 from slurm_subject import SlurmSubject, cluster, renew
 
 from builders import a_job
-from phalanx.backends.slurm import attempts, jobs
-from phalanx.backends.slurm.commands import SlurmDown, run
+from phalanx.backends.local.logs.files import logs_in
+from phalanx.backends.slurm import attempts, jobs, script
+from phalanx.backends.slurm.commands import SlurmDown, SlurmRefused, run
+from phalanx.backends.slurm.orders import NodeYard
 from phalanx.cluster.cluster import Health
 from phalanx.engine.state.records import JobState
 from phalanx.placement.placement import Placement, Slot
 from phalanx.protocol.action import ActionId, Start, Stop
 from phalanx.protocol.event import DevicesAssigned, Done, Event, Failed, ForeignUse, NodeHealthChanged
+from phalanx.workload.job import UnixIdentity
 from slurm_cluster import SlurmCluster
 
 pytestmark = pytest.mark.needs("slurm")
 
+NOBODY = 65_534
 START = ActionId(1, "a", 1, 0)
 
 
@@ -186,6 +196,69 @@ def test_a_job_that_an_operator_cancels_in_slurm_has_failed(rig: Rig, slurm: Slu
     slurm.run("scancel", *slurm.jobs())
     assert rig.finish("a").final is JobState.FAILED
     assert "cancelled in Slurm, not by phalanx" in rig.record("a").end_reason
+
+
+@pytest.mark.parametrize(
+    ("words", "passes"),
+    [
+        ("Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)", True),
+        ("Invalid account or account/partition combination specified", False),
+        ("Requested time limit is invalid (missing or exceeds some limit)", False),
+    ],
+)
+def test_a_refusal_is_tried_again_where_it_is_one_of_the_moment(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, words: str, passes: bool
+) -> None:
+    def refuse(argv: list[str], text: str = "") -> str:
+        raise SlurmRefused(f"sbatch: Batch job submission failed: {words}")
+
+    monkeypatch.setattr(attempts, "run", refuse)
+    answer = start(rig, ("n0", (0,)))
+    assert isinstance(answer, Failed)
+    assert answer.retryable is passes
+    assert words in answer.reason
+
+
+def python_of_others() -> str:
+    """A Python that a user without rights can run with phalanx; empty where there is none."""
+    program = f"import sys; sys.path.append({script.ROOT!r}); import phalanx.backends.slurm.node_agent"
+    for found in (sys.executable, "/usr/bin/python3"):
+        try:
+            tried = subprocess.run([found, "-I", "-S", "-c", program], user=NOBODY, cwd="/", capture_output=True)
+        except OSError:
+            continue
+        if tried.returncode == 0:
+            return found
+    return ""
+
+
+def test_a_job_of_another_user_runs_as_that_user(slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = python_of_others() if os.getuid() == 0 else ""
+    if not python:
+        pytest.skip("only root submits for other users, where they can run phalanx")
+    monkeypatch.setattr(script, "sys", SimpleNamespace(executable=python))
+    monkeypatch.setitem(COMMANDS, Program.SUCCEED, ("sh", "-c", "id -u; touch $PHALANX_CHECKPOINT_DIR/mine"))
+    subject = SlurmSubject()
+    subject.data.chmod(0o711)
+    subject.yard = NodeYard(subject.data, identity=lambda job: UnixIdentity(NOBODY, NOBODY, "nobody"))
+    rig = Rig(subject)
+    try:
+        rig.submit("a", Program.SUCCEED)
+        assert rig.finish("a").final is JobState.SUCCEEDED, rig.record("a").end_reason
+        assert logs_in(subject.data / "jobs/a/1", threading.Event())[-1].piece(0, 100) == f"{NOBODY}\n".encode()
+        assert (subject.data / "checkpoints/a/mine").stat().st_uid == NOBODY
+    finally:
+        subject.close()
+
+
+def test_a_log_that_leads_elsewhere_is_not_read(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("not for users")
+    node = tmp_path / "jobs" / "nodes" / "n0"
+    node.mkdir(parents=True)
+    (node / "0.out").symlink_to(secret)
+    (log,) = logs_in(tmp_path / "jobs", threading.Event())
+    assert log.piece(0, 100) == b""
 
 
 def test_parts_of_gpus_are_refused(rig: Rig) -> None:

@@ -42,6 +42,9 @@ LEAVING_S = 5.0
 RESTORED_GRACE_MAX_S = 600.0
 """A server that was restored takes no work before what it does not know has ended: it waits no longer than this."""
 
+OF_THE_MOMENT = ("submit limit", "violates accounting/qos policy", "limit on number of jobs")
+"""What Slurm says of a user or an account that has as many jobs as it may have now."""
+
 LAST = 1 << 30
 """The number of a stop that no engine asked for: it comes after all other actions."""
 
@@ -202,7 +205,8 @@ class SlurmAttempts:
         if attempt.start is None or attempt.slurm_id:
             log.warning("job %s: %s", attempt.job, reason)
             return
-        attempt.failure = failed_start(attempt.start, f"Slurm refused the job: {reason}", retryable=False)
+        passes = any(word in reason.lower() for word in OF_THE_MOMENT)
+        attempt.failure = failed_start(attempt.start, f"Slurm refused the job: {reason}", retryable=passes)
         self._finish(attempt, SlurmJob("", GONE))
 
     def _stop(self, action: Stop) -> None:
@@ -282,15 +286,22 @@ class SlurmAttempts:
     def _follow(self, attempt: SlurmAttempt, job: SlurmJob) -> None:
         """Takes on what Slurm says of an attempt."""
         attempt.state = job.state
+        if self._is_elsewhere(attempt, job):
+            where = f"Slurm gave it {', '.join(job.nodes)} in place of {', '.join(attempt.nodes)}"
+            assert attempt.start is not None
+            self._give_up(attempt, failed_start(attempt.start, where))
         if job.is_over:
             attempt.reports.look()
             self._look_at_nodes(attempt)
             self._finish(attempt, job)
-        elif job.state == RUNNING and sorted(job.nodes) != sorted(attempt.nodes) and attempt.start is not None:
-            where = f"Slurm gave it {', '.join(job.nodes)} in place of {', '.join(attempt.nodes)}"
-            self._give_up(attempt, failed_start(attempt.start, where))
         elif job.is_pending and attempt.released and attempt.start is not None:
             self._mind_pending(attempt, job)
+
+    def _is_elsewhere(self, attempt: SlurmAttempt, job: SlurmJob) -> bool:
+        """Whether an attempt that starts has other nodes than were asked for."""
+        if attempt.start is None or attempt.is_leaving or job.is_pending or not job.nodes:
+            return False
+        return sorted(job.nodes) != sorted(attempt.nodes)
 
     def _mind_pending(self, attempt: SlurmAttempt, job: SlurmJob) -> None:
         assert attempt.start is not None
