@@ -9,7 +9,7 @@ from phalanx.bench.row import Row, Tell, quantile, row
 from phalanx.bench.server.live import LiveServer
 
 USABLE_TARGET_S = 1.5
-VIEWS = ("overview", "map", "jobs", "nodes", "submit")
+VIEWS = ("overview", "map", "jobs", "nodes", "submit", "queues", "timeline", "events", "scheduler")
 LOOK = """(() => {
   const look = () => {
     if (document.querySelector("main h1") && !document.querySelector(".loading")) window.usable_ms = performance.now();

@@ -16,8 +16,12 @@ const FIGURES = [
   ["GPUs held", "gpu_allocated", (value) => percent(value === null ? null : 100 * value), null],
 ];
 
+// Less than this part of a figure is no difference to a person.
+const ALIKE = 0.005;
+
 const differs = (base, changed, show, lessIsBetter) => {
   if (base === null || changed === null || base === changed) return "–";
+  if (Math.abs(changed - base) < ALIKE * Math.abs(base)) return "about the same";
   const sign = changed > base ? "+" : "−";
   const part = base ? ` (${sign}${Math.round((100 * Math.abs(changed - base)) / Math.abs(base))} %)` : "";
   const better = lessIsBetter === null ? "" : changed < base === lessIsBetter ? "better" : "worse";
