@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
+from types import FunctionType
 from typing import get_args
 
 import click
@@ -167,7 +168,47 @@ CLIENT_VERBS = (
     "whoami",
 )
 
-PAGES = {"cli": reference, "client-verbs": client_verbs, "records": records}
+
+def policy_view() -> str:
+    """The page of what a policy sees, from the types themselves."""
+    from phalanx.policy import view
+
+    parts = "".join(
+        f"## `{kind.__name__}`\n\n{_doc(kind)}\n\n| field | type | what it is |\n| --- | --- | --- |\n{_fields(kind)}\n"
+        for kind in (view.Moment, view.JobView, view.RunView, view.Usage, view.NodeView)
+    )
+    return (
+        f"""\
+# What a policy sees
+
+The functions of a [policy](policies.md) are given these. Times are milliseconds. All of it is read-only, but for `marks`.
+
+{parts}""".rstrip()
+        + "\n"
+    )
+
+
+def _doc(kind: object) -> str:
+    return " ".join((kind.__doc__ or "").split())
+
+
+def _fields(kind: type) -> str:
+    """A row for each property, method or field, in the order of the source."""
+    rows = []
+    for name, member in vars(kind).items():
+        function = member.fget if isinstance(member, property) else member
+        if name.startswith("_") or not isinstance(function, FunctionType):
+            continue
+        hints = dict(function.__annotations__)
+        returned = str(hints.pop("return")).replace("|", "\\|")
+        given = "" if isinstance(member, property) else f"({', '.join(hints)})"
+        rows.append(f"| `{name}{given}` | `{returned}` | {_doc(function)} |\n")
+    annotated = getattr(kind, "_fields", ())
+    rows += [f"| `{name}` | `{getattr(kind.__annotations__[name], '__forward_arg__', '')}` | |\n" for name in annotated]
+    return "".join(rows)
+
+
+PAGES = {"policy-view": policy_view, "cli": reference, "client-verbs": client_verbs, "records": records}
 
 if __name__ == "__main__":
     click.echo(PAGES[sys.argv[1]](), nl=False)
