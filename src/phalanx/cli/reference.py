@@ -181,7 +181,7 @@ def policy_view() -> str:
         f"""\
 # What a policy sees
 
-The functions of a [policy](policies.md) are given these. Times are milliseconds. All of it is read-only, but for `marks`.
+The functions of a [policy](policies.md) are given these. Times are milliseconds. All is read-only, but for `marks`.
 
 {parts}""".rstrip()
         + "\n"

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from phalanx.cluster.cluster import Cluster
+from phalanx.cluster.cluster import Cluster, Health
 from phalanx.engine.backend import Backend
 from phalanx.engine.state.errors import NeverFitsError
 from phalanx.engine.state.journal import Journal
 from phalanx.engine.state.state import State
 from phalanx.engine.turn import record, turn
 from phalanx.policy.guarded import PolicyError
-from phalanx.protocol.event import Advice, ClusterDefined, Event, JobCancelled, JobSubmitted
+from phalanx.protocol.event import Advice, ClusterDefined, Event, JobCancelled, JobSubmitted, NodeHealthChanged
 from phalanx.protocol.plan import Plan
 from phalanx.workload.job import Job
 
@@ -48,6 +48,8 @@ class Run:
     journal: Journal = field(default_factory=Journal)
     adviser: Adviser | None = None
     refused: dict[str, Refused] = field(default_factory=dict)
+    health: list[tuple[int, str, Health]] = field(default_factory=list)
+    """What became of nodes, and when."""
     _next: tuple[int, Event] | None = None
     _idle_wakes: int = 0
     _idle_since_ms: int = 0
@@ -119,6 +121,8 @@ class Run:
         for event in events:
             try:
                 record(self.state, self.journal, event, now)
+                if isinstance(event, NodeHealthChanged):
+                    self.health.append((now, event.node, event.health))
             except NeverFitsError as error:
                 if not isinstance(event, JobSubmitted):
                     raise

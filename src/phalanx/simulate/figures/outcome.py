@@ -12,6 +12,7 @@ from phalanx.simulate.figures.fairness import served
 from phalanx.simulate.figures.ledger import FULL_PERMILLE, Account
 from phalanx.simulate.figures.metrics import Cost, Totals, summarize, within
 from phalanx.simulate.figures.never_fit import never_fit
+from phalanx.simulate.figures.outages import outages
 from phalanx.simulate.figures.result import JobResult, Result
 from phalanx.simulate.figures.sampler import Stretch, mean_fragmentation, timeline_of
 from phalanx.simulate.figures.spread import rounded
@@ -55,6 +56,7 @@ def outcome(simulation: Simulation, policy: str, cost: Cost | None = None, windo
         nodes,
         backend.ledger.stays.left_out,
         _served(jobs, totals),
+        outages(simulation.run.health, round(_span_s(simulation, jobs)[1] * 1000)),
     )
 
 

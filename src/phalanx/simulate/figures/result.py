@@ -58,6 +58,15 @@ class Stay(msgspec.Struct, frozen=True):
     end_s: float
 
 
+class Outage(msgspec.Struct, frozen=True):
+    """A time in which a node took no new work, and why: `failed`, `draining` or `suspect`."""
+
+    node: str
+    health: str
+    start_s: float
+    end_s: float
+
+
 class NodeUse(msgspec.Struct, frozen=True):
     """What a node was held for in all: by how many stays, and how much GPU time."""
 
@@ -80,6 +89,7 @@ class Result(msgspec.Struct, frozen=True):
     nodes: dict[str, NodeUse] = {}
     stays_left_out: int = 0
     served: dict[str, float] = {}
+    outages: list[Outage] = []
 
     def __repr__(self) -> str:
         """A line for an interactive session; all there is would fill its screen."""

@@ -11,7 +11,7 @@ from math import fsum
 from operator import itemgetter
 from typing import Any
 
-from phalanx.simulate.figures.result import NodeUse, Result, Stay
+from phalanx.simulate.figures.result import NodeUse, Outage, Result, Stay
 from phalanx.simulate.report.chart import Chart, Grid, axis, layout
 from phalanx.simulate.report.clock import Unit, unit_for
 from phalanx.simulate.report.series import short
@@ -20,6 +20,9 @@ from phalanx.simulate.studies.table import count_text, duration_text
 
 NODES_MAX = 48
 QUEUES_MAX = 11
+OUTAGES_MAX = 500
+"""The longest are drawn."""
+
 ROW_PX = 22
 _ROW_HEIGHT = 0.84
 """Of the distance between two rows; the rest keeps them apart."""
@@ -54,7 +57,7 @@ def gantt(series: int, label: str, result: Result, bars_max: int) -> Chart:
         f"gantt-{series}",
         f"{label}: GPUs over time",
         _note((len(nodes), len(use)), (len(shown), len(bars))) + _left_out(result),
-        tuple(_traces(shown, result, unit)),
+        (*_traces(shown, result, unit), *_out_of_service(result.outages, nodes, unit)),
         layout(
             axis(f"{unit.name} since the run began"),
             {
@@ -170,6 +173,32 @@ def _traces(bars: Sequence[Bar], result: Result, unit: Unit) -> Iterable[dict[st
     rest = [bar for bar in bars if queue_of.get(bar.stay.job_id, "") not in queues]
     if rest:
         yield {**_trace(rest, unit), "name": "other queues", "showlegend": True, "meta": {"series": QUEUES_MAX}}
+
+
+def _out_of_service(outages: Sequence[Outage], nodes: Sequence[str], unit: Unit) -> Iterable[dict[str, Any]]:
+    """The times in which nodes took no new work, as high as a row."""
+    row = {node: number for number, node in enumerate(nodes)}
+    shown = sorted((each for each in outages if each.node in row), key=lambda each: each.start_s - each.end_s)
+    drawn = shown[:OUTAGES_MAX]
+    if drawn:
+        yield {
+            "type": "bar",
+            "orientation": "h",
+            "base": [short(unit.of(each.start_s)) for each in drawn],
+            "x": [short(unit.of(each.end_s - each.start_s)) for each in drawn],
+            "y": [row[each.node] for each in drawn],
+            "width": [1.0 for _ in drawn],
+            "hovertext": [
+                f"{chart_text(each.node)} {each.health}: {duration_text(each.end_s - each.start_s)} "
+                f"from {duration_text(each.start_s)} on"
+                for each in drawn
+            ],
+            "hoverinfo": "text",
+            "textposition": "none",
+            "name": "out of service",
+            "showlegend": True,
+            "meta": {"series": 0, "outage": True},
+        }
 
 
 def _trace(bars: Sequence[Bar], unit: Unit) -> dict[str, Any]:

@@ -15,6 +15,10 @@
 
   function painted(trace, { value, colour }) {
     const own = colour(trace.meta.series);
+    if (trace.meta.outage) {
+      const pattern = { shape: "/", fgcolor: value("--quiet"), bgcolor: "rgba(0,0,0,0)", size: 6, fillmode: "replace" };
+      return { ...trace, marker: { color: value("--quiet"), pattern, line: { color: value("--quiet"), width: 1 } } };
+    }
     if (trace.type === "bar") {
       return { ...trace, marker: { ...trace.marker, color: own, line: { color: value("--panel"), width: 1 } } };
     }
