@@ -298,3 +298,14 @@ def test_a_job_that_becomes_eligible_late_goes_first_by_when_it_was_submitted() 
     assert not world.job("gang").overdue
     world.turn(JobReleased("gang"))
     assert world.job("gang").overdue
+
+
+def test_where_no_job_may_pass_lengths_count_from_the_moment_at_which_the_patience_is_over() -> None:
+    """Which classes are tried again depends on it."""
+    world = World(patient(flat(1, 4)), "fifo")
+    world.run(a_job("small", 2))
+    world.submit(a_job("gang", 4))
+    world.turn(after_ms=PATIENCE_MS)
+    assert world.state.waits_are_limited
+    assert not world.job("gang").overdue
+    assert world.state.next_wakeup() is None

@@ -74,14 +74,15 @@ def look(state: State) -> None:
 
 def _look_at(state: State, queue: str, since_ms: int) -> None:
     """Has the job go first that has waited longest of those that may, from a moment on; or looks again later."""
-    if state.policy.lets_none_pass or state.cells is not None:
-        return
     passed, patience_ms = state.passed[queue], state.patience_ms(queue)
     for at in range(bisect_left(passed, (since_ms,)), len(passed)):
         record = state.jobs[passed[at][2]]
         over_ms = passed[at][0] + patience_ms
         if over_ms > state.now:
             _look_again(state, queue, over_ms)
+            return
+        limit_waits(state)
+        if state.policy.lets_none_pass or state.cells is not None:
             return
         if record.queued is not None and state.classes[record.shape].verdict not in HOPELESS:
             _go_first(state, record)
@@ -95,7 +96,6 @@ def _look_again(state: State, queue: str, at_ms: int) -> None:
 
 
 def _go_first(state: State, record: JobRecord) -> None:
-    limit_waits(state)
     state.patience_timers.pop(record.job.queue, None)
     state.first_impatient[record.job.queue] = record.job.id
     record.impatient = record.overdue = True
