@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from builders import a_job
@@ -10,11 +13,13 @@ from phalanx.backends.slurm.endings import ending_of, start_failure
 from phalanx.backends.slurm.hostlist import HostlistError, expand, numbers
 from phalanx.backends.slurm.jobs import GONE, SlurmJob, read_jobs
 from phalanx.backends.slurm.nodes import cluster_of, fields, read_nodes
+from phalanx.backends.slurm.orders import NodeYard, write_orders
 from phalanx.backends.slurm.request import sbatch_arguments, shares_of
 from phalanx.backends.slurm.script import batch_script
 from phalanx.cluster.cluster import Health, Node
 from phalanx.placement.placement import Placement, Slot
-from phalanx.protocol.action import ActionId
+from phalanx.protocol.action import ActionId, Start
+from phalanx.workload.job import Execution
 
 NODE = (
     "NodeName=n1 Arch=x86_64 CoresPerSocket=1  CPUAlloc=2 CPUEfctv=64 CPUTot=64 CPULoad=4.03 "
@@ -214,3 +219,15 @@ def test_a_job_of_another_user_is_submitted_as_that_user() -> None:
     job = a_job("a")
     argv = sbatch_arguments(job, shares_of(job, placed(("n0", (0,))), NODES), "c", "/f", [1000, 100])
     assert {"--uid=1000", "--gid=100"} <= set(argv)
+
+
+def test_the_order_of_a_node_has_its_tasks_and_no_others(tmp_path: Path) -> None:
+    job = a_job("a", 2, 3, execution=Execution(("true",)))
+    start = Start(ActionId(1, "a", 1, 0), placed(("n0", (0, 1)), ("n1", (0, 1)), ("n0", (2, 3))))
+    yard = NodeYard(tmp_path)
+    write_orders(yard, start, job, {"n0": "10.0.0.7"}, 0)
+    found = {name: replace(yard, node=name).folder("a", 1).order() for name in ("n0", "n1")}
+    tasks = {name: order["tasks"] for name, order in found.items() if order is not None}
+    assert {name: [task["rank"] for task in each] for name, each in tasks.items()} == {"n0": [0, 2], "n1": [1]}
+    assert {task["env"]["WORLD_SIZE"] for each in tasks.values() for task in each} == {"3"}
+    assert {task["env"]["MASTER_ADDR"] for each in tasks.values() for task in each} == {"10.0.0.7"}

@@ -97,8 +97,12 @@ class Yard:
         tasks = tasks_by_role(job.gang.roles)
         return [
             self._task_order(slot, tasks[slot.role], around, environment_of(slot, placement, around) | shared, ids)
-            for slot in placement.slots
+            for slot in self.slots_of(placement)
         ]
+
+    def slots_of(self, placement: Placement) -> tuple[Slot, ...]:
+        """The tasks of a placement that are run here."""
+        return placement.slots
 
     def _home(self, job: Job, identity: UnixIdentity) -> dict[str, str]:
         """Where tasks of another Unix user are at home: a number without a name has a folder of its account's."""

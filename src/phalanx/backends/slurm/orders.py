@@ -11,6 +11,7 @@ from phalanx.backends.local.folder import AttemptFolder
 from phalanx.backends.local.host.unix_user import task_ids
 from phalanx.backends.local.orders import OrderError, Yard
 from phalanx.backends.slurm.node_agent import node_folder
+from phalanx.placement.placement import Placement, Slot
 from phalanx.protocol.action import Start
 from phalanx.workload.job import Job
 
@@ -27,6 +28,10 @@ class NodeYard(Yard):
         """The folder of an attempt on the node."""
         whole = Yard.folder(self, job, attempt)
         return node_folder(whole.path, self.node) if self.node else whole
+
+    def slots_of(self, placement: Placement) -> tuple[Slot, ...]:
+        """The tasks on the node."""
+        return tuple(slot for slot in placement.slots if slot.node == self.node)
 
 
 def write_orders(yard: NodeYard, start: Start, job: Job, addresses: Mapping[str, str], now: int) -> None:
@@ -52,7 +57,6 @@ def write_orders(yard: NodeYard, start: Start, job: Job, addresses: Mapping[str,
 def _write_order(yard: NodeYard, start: Start, job: Job, address: str, now: int) -> None:
     folder, ids = yard.folder(job.id, start.id.attempt), task_ids(yard.identity(job))
     order = yard.order(start, job, now)
-    order["tasks"] = [task for task in order["tasks"] if task["node"] == yard.node]
     order["user"] = []
     for task in order["tasks"]:
         # The whole allocation runs as that user.
