@@ -14,7 +14,7 @@ pytestmark = pytest.mark.needs("gpu", "torch")
 
 STEPS = 12
 ON_GPU = "model.cuda(); samples = samples.cuda(); optimizer = Momentum(model.parameters())\n"
-BACKEND = "note('backend', backend=str(torch.distributed.get_backend_config()))\n"
+BACKEND = "note('backend', backend=str(torch.distributed.get_backend_config()))"
 
 
 def program(faults: str) -> str:
@@ -28,7 +28,7 @@ def test_a_step_is_tried_again_with_a_new_communicator_in_the_same_process(tmp_p
     digests = []
     for name, faults in (
         ("undisturbed", ""),
-        ("failed", f"def at(step):\n    if step == 5: {BACKEND}    fail_once(0)"),
+        ("failed", f"def at(step):\n    if step == 5: {BACKEND}; fail_once(0)"),
     ):
         (tmp_path / name).mkdir()
         with launching(tmp_path / name) as launch:

@@ -53,7 +53,7 @@ class Hosts:
 
     def slow_down(self, host: int) -> None:
         """Has so few bytes a second reach the host that a step takes much longer, and heartbeats wait behind it."""
-        slow = ("root", "tbf", "rate", "256kbit", "burst", "4kb", "latency", "400ms")
+        slow = ("root", "tbf", "rate", "2mbit", "burst", "16kb", "latency", "400ms")
         self._run("tc", "-n", self._switch, "qdisc", "replace", "dev", f"port{host}", *slow)
 
     def speed_up(self, host: int) -> None:

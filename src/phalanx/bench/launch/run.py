@@ -91,7 +91,9 @@ class Run:
 
     def notes(self, event: str) -> list[dict[str, Any]]:
         path = self.folder / "notes"
-        lines = path.read_text().splitlines() if path.exists() else []
+        text = path.read_text() if path.exists() else ""
+        # The last line may be half written still.
+        lines = text[: text.rfind("\n") + 1].splitlines()
         return [note for note in map(json.loads, lines) if note["event"] == event]
 
     def steps(self, world_size: int, after_s: float = 0.0) -> list[dict[str, Any]]:
