@@ -16,6 +16,7 @@ from phalanx.server.api import bodies
 from phalanx.server.api.examples import EXAMPLES
 from phalanx.server.api.models import accounts, base, cluster, found, jobs, planning
 from phalanx.server.api.overview import models as overview
+from phalanx.server.api.overview import operator_models
 from phalanx.server.api.reference import document, page
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -70,7 +71,7 @@ def test_the_reference_of_alerts_has_every_key() -> None:
         assert f"| `{key}` |" in text
 
 
-MODULES = (base, jobs, cluster, planning, accounts, found, overview, bodies)
+MODULES = (base, jobs, cluster, planning, accounts, found, overview, operator_models, bodies)
 
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))

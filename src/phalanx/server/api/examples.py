@@ -8,6 +8,7 @@ from phalanx.server.api.jobfile import JOB_FILE_EXAMPLE
 from phalanx.server.api.models.base import ErrorModel
 from phalanx.server.api.models.jobs import JOB_EXAMPLE
 from phalanx.server.api.overview.models import EXAMPLES as OVERVIEW
+from phalanx.server.api.overview.operator_models import EXAMPLES as OPERATOR
 
 _AT_MS = 1790000000000
 _SLOT = {"rank": 0, "role": "worker", "node": "n0", "devices": [0, 1, 2, 3, 4, 5, 6, 7]}
@@ -160,6 +161,7 @@ _SAVE = {
 
 EXAMPLES: dict[str, Any] = {
     **OVERVIEW,
+    **OPERATOR,
     "AlertListModel": _page(
         {"rule": "hung", "subject": "4821", "since_ms": _AT_MS, "value": 1200.0, "action": "notify"}
     ),

@@ -13,7 +13,7 @@ from phalanx.server.accounts.roles import Account
 from phalanx.server.api.auth import SignedIn, WorkerContext
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import answers
-from phalanx.server.api.overview import models
+from phalanx.server.api.overview import operator_models as models
 from phalanx.server.api.pages import as_json
 from phalanx.server.api.planner import ask
 from phalanx.server.api.routes.nodes import need_eyes

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Response
 
 from phalanx.server.api.auth import SignedIn, WorkerContext
 from phalanx.server.api.described import answers
-from phalanx.server.api.overview import models
+from phalanx.server.api.overview import operator_models as models
 from phalanx.server.api.pages import as_json
 from phalanx.server.api.routes.nodes import need_eyes
 from phalanx.server.clock import wall_ms

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from phalanx.server.accounts.roles import Account
 from phalanx.server.api.auth import SignedIn, WorkerContext
 from phalanx.server.api.described import LIST, answers
-from phalanx.server.api.overview import models
+from phalanx.server.api.overview import operator_models as models
 from phalanx.server.api.pages import Cursor, as_list, place_of
 from phalanx.server.api.routes.jobs import find
 from phalanx.server.api.routes.nodes import need_eyes

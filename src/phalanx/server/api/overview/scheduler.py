@@ -15,7 +15,7 @@ from phalanx.policy.registry import policy as policy_of
 from phalanx.server.api.auth import SignedIn, WorkerContext
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import answers
-from phalanx.server.api.overview import models
+from phalanx.server.api.overview import operator_models as models
 from phalanx.server.api.pages import as_json
 from phalanx.server.clock import wall_ms
 from phalanx.server.loop.loop_metrics import BOUNDS_S, Durations, Figures
