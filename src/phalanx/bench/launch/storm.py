@@ -14,12 +14,15 @@ from typing import Any
 
 from phalanx.bench.launch import audit
 from phalanx.bench.launch.hosts import Hosts
-from phalanx.bench.launch.run import LAUNCH, Process, Run
+from phalanx.bench.launch.run import LAUNCH, PATIENCE_S, Process, Run
 from phalanx.bench.launch.storm_rank import BATCH, SAMPLES
 from phalanx.bench.row import Row, Tell, row
 
 PORT = 29400
 LEAST = 2
+STEP_MOST_S = 0.1
+"""How long a step of the undisturbed run may take on a busy machine."""
+
 LEASE_S = 1
 RANK = str(Path(__file__).with_name("storm_rank.py"))
 PRELOAD = "torch,torch.distributed,phalanx.bench.launch.storm_rank"
@@ -221,7 +224,7 @@ def _undisturbed(last: int) -> str:
     with Run() as run:
         (run.folder / "end").write_text(str(last))
         words = [*LAUNCH, "--nproc-per-node", "1", "--", sys.executable, RANK, str(run.folder)]
-        agent = Process(words, {})
+        agent = Process(words, {"BENCH_STEP_S": "0"})
         run.processes.append(agent)
-        agent.wait()
+        agent.wait(PATIENCE_S + last * STEP_MOST_S)
         return str(run.notes("digest")[-1]["digest"])
