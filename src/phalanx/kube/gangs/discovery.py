@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from phalanx.kube.api.client import Client
 from phalanx.kube.api.errors import NotFoundError
 from phalanx.kube.gangs.groups import COMPOSITE, JOB, JOB_SET, LEADER_WORKER_SET, NATIVE, PLUGINS, RAY, VOLCANO
@@ -25,6 +27,9 @@ class ApiResources(Wire, frozen=True):
     resources: list[Named] | None = None
 
 
+SETTLES_S = 10.0
+"""A server names an API group a moment before its versions are there, and after they are gone."""
+
 HYPER_NODES = "topology.volcano.sh"
 QUEUES = "queues of Volcano"
 
@@ -47,13 +52,34 @@ def served_groups(client: Client) -> dict[str, tuple[str, type[Stored]]]:
     """Where that is in each dialect that the server has, and as what it is read."""
     found = {}
     for dialect, (api, plural, as_type) in KINDS.items():
-        try:
-            versions = client.get(f"/apis/{api}", ApiGroup).versions or ()
-        except NotFoundError:
-            continue
-        for version in versions:
-            path = f"/apis/{api}/{version.get('version', '')}"
-            if any(each.name == plural for each in client.get(path, ApiResources).resources or ()):
-                found[dialect] = f"{path}/{plural}", as_type
-                break
+        path = _path(client, api, plural)
+        if path is not None:
+            found[dialect] = path, as_type
     return found
+
+
+def _path(client: Client, api: str, plural: str) -> str | None:
+    until = time.monotonic() + SETTLES_S
+    while True:
+        try:
+            return _path_now(client, api, plural)
+        except NotFoundError:
+            if time.monotonic() > until:
+                raise
+        time.sleep(0.1)
+
+
+def _path_now(client: Client, api: str, plural: str) -> str | None:
+    """Raises NotFoundError where a version is named and not there."""
+    for version in _versions(client, api):
+        path = f"/apis/{api}/{version.get('version', '')}"
+        if any(each.name == plural for each in client.get(path, ApiResources).resources or ()):
+            return f"{path}/{plural}"
+    return None
+
+
+def _versions(client: Client, api: str) -> list[dict[str, str]]:
+    try:
+        return client.get(f"/apis/{api}", ApiGroup).versions or []
+    except NotFoundError:
+        return []
