@@ -113,11 +113,13 @@ NEEDS = {
     "transformers": Need(lambda: has_modules("torch", "transformers", "accelerate"), "uv sync --extra transformers"),
     "lightning": Need(lambda: has_modules("torch", "lightning"), "uv sync --extra lightning"),
     "s3": Need(has_s3_server, "uv sync --extra s3 && scripts/s3-server"),
-    "kubernetes": Need(has_kubernetes, "apt-get install etcd-server openssl && scripts/kube-cluster kube-apiserver"),
+    "kubernetes": Need(
+        has_kubernetes, "apt-get install etcd-server openssl && scripts/kube-cluster kube-apiserver definitions"
+    ),
     # A second API server takes ten minutes to build, which is too long for every CI.
     "kube134": Need(
         has_older_kubernetes,
-        "apt-get install etcd-server openssl && scripts/kube-cluster --older kube-apiserver",
+        "apt-get install etcd-server openssl && scripts/kube-cluster --older kube-apiserver definitions",
         is_of_machine=True,
     ),
     "kuberay": Need(has_kuberay, "scripts/kube-cluster ray-operator", is_of_machine=True),

@@ -8,7 +8,7 @@ import re
 import shutil
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -33,63 +33,52 @@ WHOLE_CLUSTER = ("Node", "PersistentVolume", "StorageClass", "PriorityClass", "H
 """Kinds whose objects are in no namespace."""
 
 CUSTOM = (
+    ("batch.volcano.sh", "v1alpha1", "Job"),
+    ("scheduling.volcano.sh", "v1beta1", "PodGroup"),
+    ("scheduling.volcano.sh", "v1beta1", "Queue"),
+    ("topology.volcano.sh", "v1alpha1", "HyperNode"),
     ("scheduling.x-k8s.io", "v1alpha1", "PodGroup"),
     ("jobset.x-k8s.io", "v1alpha2", "JobSet"),
     ("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet"),
     ("ray.io", "v1", "RayCluster"),
 )
-"""Custom resources by their group, version and kind. Their controllers do not run here."""
+"""Custom resources by their group, version and kind. Their controllers do not run here, but KubeRay's in its tests."""
 
-VOLCANO = (
-    ("batch.volcano.sh", "v1alpha1", "Job"),
-    ("scheduling.volcano.sh", "v1beta1", "PodGroup"),
-    ("scheduling.volcano.sh", "v1beta1", "Queue"),
-    ("topology.volcano.sh", "v1alpha1", "HyperNode"),
-)
-"""Those that the manifest among the examples defines."""
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
-def definition(group: str, version: str, kind: str) -> dict[str, Any]:
-    """The definition of a custom resource of which every field is kept."""
-    singular = kind.lower()
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": f"{singular}s.{group}",
-            # Groups of Kubernetes are protected: their objects say where they were agreed on.
-            "annotations": {
-                "api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/scheduler-plugins/pull/50"
-            },
-        },
-        "spec": {
-            "group": group,
-            "scope": "Cluster" if kind in WHOLE_CLUSTER else "Namespaced",
-            "names": {"kind": kind, "plural": f"{singular}s", "singular": singular, "listKind": f"{kind}List"},
-            "versions": [{"name": version, "served": True, "storage": True, "schema": schema}],
-        },
-    }
+def custom_path(group: str, version: str, kind: str) -> str:
+    """Where the objects of a custom resource are."""
+    return f"/apis/{group}/{version}/{'' if kind in WHOLE_CLUSTER else 'namespaces/default/'}{kind.lower()}s"
 
 
-CUSTOM_PATHS = [
-    f"/apis/{group}/{version}/{'' if kind in WHOLE_CLUSTER else 'namespaces/default/'}{kind.lower()}s"
-    for group, version, kind in (*VOLCANO, *CUSTOM)
-]
+CUSTOM_PATHS = [custom_path(*each) for each in CUSTOM]
 
 
 def folder(version: str = "version") -> Path:
     """Where `scripts/kube-cluster` puts its programs, of the `version` or `older_version` that it names."""
-    named = re.search(rf"^{version}=(\S+)$", SCRIPT.read_text(), re.MULTILINE)
-    assert named is not None, f"{SCRIPT} names no {version}"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "phalanx" / "kube" / named[1]
+    return cache / "phalanx" / "kube" / _named(version)
+
+
+def _named(version: str) -> str:
+    found = re.search(rf"^{version}=(\S+)$", SCRIPT.read_text(), re.MULTILINE)
+    assert found is not None, f"{SCRIPT} names no {version}"
+    return found[1]
+
+
+def definitions(version: str = "version") -> list[Path]:
+    """The folders of the definitions of custom resources that the script fetches, each of the version that it names."""
+    paths = re.findall(r'^ {4}"?(\S+@v[^\s"]+)"?$', SCRIPT.read_text(), re.MULTILINE)
+    assert paths, f"{SCRIPT} names no definitions"
+    kuberay = _named("kuberay_version")
+    return [folder(version) / "definitions" / path.replace("$kuberay_version", kuberay) for path in paths]
 
 
 def is_here(version: str = "version") -> bool:
     """Whether all that a cluster takes is on this machine."""
     has_programs = all(shutil.which(name) is not None for name in ("etcd", "openssl"))
-    return has_programs and (folder(version) / "kube-apiserver").exists()
+    return has_programs and all(each.exists() for each in (folder(version) / "kube-apiserver", *definitions(version)))
 
 
 def wait_for(what: str, is_so: Callable[[], bool], within_s: float = 60.0) -> None:
@@ -143,10 +132,11 @@ class Kubelets:
 
 
 class KubeCluster(ControlPlane):
-    """A control plane and what stands for kubelets, with the custom resources and rights of the examples."""
+    """A control plane and what stands for kubelets, with the rights of the examples and what `defined` defines."""
 
-    def __init__(self, root: Path, programs: Path) -> None:
+    def __init__(self, root: Path, programs: Path, defined: Sequence[Path]) -> None:
         super().__init__(root, programs)
+        self._defined = defined
         self._kubelets: Kubelets | None = None
 
     def start(self) -> None:
@@ -184,12 +174,8 @@ class KubeCluster(ControlPlane):
 
     def _prepare(self, api: Client) -> None:
         written = [each for path in MANIFESTS for each in yaml.safe_load_all(path.read_text())]
-        definitions = [each for each in written if each["kind"] == "CustomResourceDefinition"]
-        for each in (*definitions, *(definition(*each) for each in CUSTOM)):
-            with contextlib.suppress(ConflictError):
-                api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", each)
-        for path in CUSTOM_PATHS:
-            wait_for(f"{path} is served", lambda path=path: self._serves(api, path))  # type: ignore[misc]
+        if self._defined:
+            define(api, self._defined, *CUSTOM)
         for role in (each for each in written if each["kind"] == "ClusterRole"):
             name = role["metadata"]["name"]
             binding = {
@@ -201,10 +187,11 @@ class KubeCluster(ControlPlane):
             }
             api.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", role)
             api.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
-        wait_for("there is a default namespace", lambda: self._serves(api, "/api/v1/namespaces/default"))
+        wait_for("there is a default namespace", lambda: self.serves(api, "/api/v1/namespaces/default"))
 
     @staticmethod
-    def _serves(api: Client, path: str) -> bool:
+    def serves(api: Client, path: str) -> bool:
+        """Whether the server knows a path."""
         try:
             api.ask("GET", path)
         except NotFoundError:
@@ -212,11 +199,31 @@ class KubeCluster(ControlPlane):
         return True
 
 
+def define(api: Client, folders: Sequence[Path], *customs: tuple[str, str, str]) -> None:
+    """Defines custom resources as their projects do, and waits until the server has them."""
+    for group, _, kind in customs:
+        name = f"{group}_{kind.lower()}s.yaml"
+        (path,) = (each / name for each in folders if (each / name).exists())
+        with contextlib.suppress(ConflictError):
+            # Some are longer than a megabyte, which Python takes half a minute to read.
+            api.ask("POST", DEFINITIONS, path.read_bytes(), "application/yaml")
+    for custom in customs:
+        wait_for(f"{custom} is served", lambda custom=custom: is_defined(api, *custom))  # type: ignore[misc]
+
+
+def is_defined(api: Client, group: str, version: str, kind: str) -> bool:
+    """Whether the server has a custom resource, and says so: it does that a moment later."""
+    return KubeCluster.serves(api, f"/apis/{group}/{version}") and KubeCluster.serves(
+        api, custom_path(group, version, kind)
+    )
+
+
 def clear(api: Client) -> None:
     """Deletes all nodes, pods, groups and budgets, and the events on them."""
-    native_groups = (NATIVE_GROUPS, COMPOSITES) if KubeCluster._serves(api, NATIVE_GROUPS) else ()
+    native_groups = (NATIVE_GROUPS, COMPOSITES) if KubeCluster.serves(api, NATIVE_GROUPS) else ()
+    custom = [path for path in CUSTOM_PATHS if KubeCluster.serves(api, path)]
     for path in (
-        *CUSTOM_PATHS,
+        *custom,
         "/api/v1/namespaces/default/pods",
         "/apis/batch/v1/namespaces/default/jobs",
         "/api/v1/nodes",
@@ -244,9 +251,9 @@ def _delete_all(api: Client, path: str) -> bool:
 
 
 @contextlib.contextmanager
-def running(root: Path, version: str = "version") -> Iterator[KubeCluster]:
-    """A cluster that runs meanwhile."""
-    cluster = KubeCluster(root, folder(version))
+def running(root: Path, version: str = "version", has_custom: bool = True) -> Iterator[KubeCluster]:
+    """A cluster that runs meanwhile, with the custom resources of other projects or, as it was installed, without."""
+    cluster = KubeCluster(root, folder(version), definitions(version) if has_custom else ())
     try:
         cluster.start()
         yield cluster

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Sets up a scheduler that is compatible with Volcano on the cluster of your kubeconfig: Volcano's custom resources, and phalanx
-# in their place, which schedules pods with `schedulerName: volcano` and runs Volcano's Jobs.
+# Sets up a scheduler that is compatible with Volcano on the cluster of your kubeconfig: Volcano's custom resources in a
+# short form (the fields that phalanx reads, checked less than by Volcano itself), and phalanx in its place, which schedules
+# pods with `schedulerName: volcano` and runs Volcano's Jobs.
 #
 #   ./install_volcano.sh            the scheduler runs here, in the background; its log and its process id are in $LAB_HOME
 #   ./install_volcano.sh --stop     ends it; custom resources and jobs stay

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+import kube_cluster
 from kube_cluster import KubeCluster, create, wait_for
 from kube_objects import node, pod
-from kube_site import POD_PATH, nodes_of, pods, reason
+from kube_site import POD_PATH, events, nodes_of, pods, reason
 from phalanx.kube.api.client import Client
 
 pytestmark = [pytest.mark.needs("kubernetes"), pytest.mark.needs("kubectl")]
@@ -35,6 +37,13 @@ class Shell:
         )
         assert not check or done.returncode == 0, done.stderr
         return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeCluster]:
+    """One without custom resources: the lab brings those of Volcano."""
+    with kube_cluster.running(tmp_path_factory.mktemp("kube"), has_custom=False) as running:
+        yield running
 
 
 @pytest.fixture
@@ -98,3 +107,14 @@ def test_a_job_that_must_share_a_switch_lies_in_one_rack(shell: Shell, api: Clie
         "near-worker-0": "n2",
         "near-worker-1": "n3",
     }
+
+
+def test_a_template_that_is_none_harms_no_other_job(shell: Shell, api: Client) -> None:
+    """The definitions that the lab brings let one through; those of Volcano do not."""
+    demo = (LAB / "gang_scheduling_demo.yaml").read_text().split("---")[0]
+    broken = yaml.safe_load(demo.replace("gang-a", "broken"))
+    broken["spec"]["tasks"][0]["template"] = {"metadata": "none", "spec": {"containers": [3]}}
+    create(api, broken)
+    wait_for("an event says so", lambda: any("broken" in each for each in events(api, "broken")))
+    create(api, yaml.safe_load(demo))
+    wait_for("the other runs", lambda: phases(api).get("gang-a") == "Running")

@@ -18,9 +18,16 @@ def named(kind: str, version: str, name: str, **spec: Any) -> dict[str, Any]:
     return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": "default"}, "spec": spec}
 
 
+TEMPLATE = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "none"}]}}
+
+
 def batch_job(name: str, **spec: Any) -> dict[str, Any]:
-    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "none"}]}}
-    return named("Job", "batch/v1", name, template=template, **spec)
+    return named("Job", "batch/v1", name, template=TEMPLATE, **spec)
+
+
+def replicated(name: str, replicas: int) -> dict[str, Any]:
+    """Jobs of a JobSet, each of one pod."""
+    return {"name": name, "replicas": replicas, "template": {"spec": {"parallelism": 1, "template": TEMPLATE}}}
 
 
 def owned(written: dict[str, Any], labels: dict[str, str] | None = None, **annotations: str) -> dict[str, Any]:
@@ -59,8 +66,7 @@ def test_any_owner_can_name_a_number_and_one_that_is_none_is_told_so(api: Client
 
 
 def test_all_jobs_of_a_job_set_start_together(api: Client, cluster: KubeCluster) -> None:
-    jobs = [{"name": name, "replicas": 1, "template": {"spec": {"parallelism": 1}}} for name in ("driver", "workers")]
-    jobs[1]["replicas"] = 2
+    jobs = [replicated("driver", 1), replicated("workers", 2)]
     label = {"jobset.sigs.k8s.io/jobset-name": "s"}
     create(
         api, *(node(f"n{i}") for i in range(3)), named("JobSet", "jobset.x-k8s.io/v1alpha2", "s", replicatedJobs=jobs)
@@ -73,7 +79,7 @@ def test_all_jobs_of_a_job_set_start_together(api: Client, cluster: KubeCluster)
 
 
 def test_jobs_of_a_job_set_that_start_in_order_do_not_wait_for_one_another(api: Client, cluster: KubeCluster) -> None:
-    spec = {"replicatedJobs": [{"name": "a", "replicas": 2}], "startupPolicy": {"startupPolicyOrder": "InOrder"}}
+    spec = {"replicatedJobs": [replicated("a", 2)], "startupPolicy": {"startupPolicyOrder": "InOrder"}}
     create(api, node("n0"), named("JobSet", "jobset.x-k8s.io/v1alpha2", "s", **spec))
     with scheduling(cluster):
         create(api, owned(pod("s-0", 1), {"jobset.sigs.k8s.io/jobset-name": "s"}))
@@ -81,7 +87,8 @@ def test_jobs_of_a_job_set_that_start_in_order_do_not_wait_for_one_another(api: 
 
 
 def leaders(policy: str) -> dict[str, Any]:
-    return named("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", "l", startupPolicy=policy)
+    spec = {"startupPolicy": policy, "leaderWorkerTemplate": {"size": 2, "workerTemplate": TEMPLATE}}
+    return named("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", "l", **spec)
 
 
 def in_group(name: str, index: int) -> dict[str, Any]:

@@ -7,46 +7,27 @@ import subprocess
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 import pytest
-import yaml
 
-from kube_cluster import KubeCluster, create, folder, wait_for
+from kube_cluster import KubeCluster, create, define, definitions, folder, wait_for
 from kube_objects import node, pod
 from kube_site import create_priority, nodes_of, pods, scheduling
 from phalanx.compat.kuberay import Site, ray_cluster, ray_job
 from phalanx.kube.api.client import Client
-from phalanx.kube.api.errors import ApiError
 from phalanx.workload.formats.native import read_job
 
 pytestmark = [pytest.mark.needs("kubernetes"), pytest.mark.needs("kuberay")]
 
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CLUSTERS = "/apis/ray.io/v1/namespaces/default/rayclusters"
 JOBS = "/apis/ray.io/v1/namespaces/default/rayjobs"
 SITE = Site("2.60.0")
 
 
-def define(api: Client, written: dict[str, Any]) -> None:
-    """Defines KubeRay's own kinds, in place of what other tests make do with."""
-    name = written["metadata"]["name"]
-    try:
-        found: Any = api.get(f"{DEFINITIONS}/{name}", dict[str, Any])
-    except ApiError:
-        api.post(DEFINITIONS, written)
-        return
-    written["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"]
-    api.ask("PUT", f"{DEFINITIONS}/{name}", msgspec.json.encode(written))
-
-
 @pytest.fixture(scope="module")
 def operator(cluster: KubeCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """KubeRay's operator, which makes pods of what the tests write."""
+    """KubeRay's operator, which makes pods of what the tests write. It must find all its kinds."""
     with cluster.client() as api:
-        for path in sorted((folder() / "kuberay").glob("*.yaml")):
-            define(api, yaml.safe_load(path.read_text()))
-        for path in (CLUSTERS, JOBS):
-            wait_for(f"{path} is served", lambda path=path: is_served(api, path))  # type: ignore[misc]
+        define(api, definitions(), *(("ray.io", "v1", kind) for kind in ("RayJob", "RayService", "RayCronJob")))
     scratch = tmp_path_factory.mktemp("operator")
     addresses = ("--metrics-addr", "0", "--health-probe-bind-address", "0")
     with (scratch / "log").open("wb") as log:
@@ -90,14 +71,6 @@ def collect(api: Client, owner: str) -> None:
     for name, each in pods(api).items():
         if any(reference.name == owner for reference in each.metadata.owner_references or ()):
             api.delete(f"/api/v1/namespaces/default/pods/{name}")
-
-
-def is_served(api: Client, path: str) -> bool:
-    try:
-        api.ask("GET", path)
-    except ApiError:
-        return False
-    return True
 
 
 def manifest(write: Any, replicas: str, name: str = "train") -> dict[str, Any]:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from kube_cluster import KubeCluster, create, existing, wait_for
+from kube_cluster import KubeCluster, create, existing, path_of, wait_for
 from kube_objects import node, pod
 from kube_site import POD_PATH, create_priority, events, nodes_of, pods, scheduling, verb
 from phalanx.kube.api.client import Client
@@ -18,6 +19,7 @@ from phalanx.kube.api.errors import NotFoundError
 pytestmark = pytest.mark.needs("kubernetes")
 
 JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
+LAB = Path(__file__).parents[2] / "labs" / "lab01-volcano"
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
 
 
@@ -299,14 +301,10 @@ def test_a_job_takes_over_what_was_made_for_one_of_its_name_before_it(api: Clien
             wait_for("its pod is gone", lambda: not pods(api))
 
 
-def test_a_template_that_is_none_harms_no_other_job(api: Client, cluster: KubeCluster) -> None:
-    odd = task("worker")
-    odd["template"] = {"metadata": "none", "spec": {"containers": [3]}}
-    create(api, node("n0"), job("broken", odd, plugins={"env": []}))
-    with scheduling(cluster, volcano_jobs=True):
-        wait_for("an event says so", lambda: any("broken" in each for each in events(api, "broken")))
-        create(api, job("fine", task("worker")))
-        wait_for_running(api, "fine-worker-0")
+@pytest.mark.parametrize("name", ["gang_scheduling_demo.yaml", "topology_aware_placement.yaml"])
+def test_what_the_lab_has_is_what_volcano_defines(api: Client, name: str) -> None:
+    for each in yaml.safe_load_all((LAB / name).read_text()):
+        api.post(path_of(each), each, dryRun="All", fieldValidation="Strict")
 
 
 def test_a_job_follows_its_spec_while_it_runs(api: Client, cluster: KubeCluster) -> None:
