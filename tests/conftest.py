@@ -204,3 +204,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def needs_of(item: pytest.Item) -> Iterator[str]:
     for marker in item.iter_markers("needs"):
         yield from marker.args
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a disk of 2 MB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], check=True)
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)

@@ -416,16 +416,6 @@ def test_an_interactive_job_on_which_something_happens_is_not_ended(bench: Bench
     assert bench.end().cause == "exit"
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder on a disk of 2 MB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], check=True)
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can make a disk")
 def test_on_a_full_disk_new_work_is_refused_and_the_old_goes_on_and_its_end_is_told_in_time(small_disk: Path) -> None:
     bench = Bench(small_disk)

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -231,3 +232,16 @@ train()
     launch.let_go()
     assert ": RuntimeError: xxx" in launch._all[0].errors()
     assert "was lost" not in launch._all[0].errors()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make a disk")
+def test_on_a_full_disk_ranks_run_and_are_started_again(launch: Launch, small_disk: Path) -> None:
+    with suppress(OSError), (small_disk / "filling").open("wb", buffering=0) as filling:
+        while filling.write(bytes(4096)):
+            pass
+    program = "if restarts == 0 and rank == 1: os._exit(9)\ntrain()"
+    launched = launch(program, "--nproc-per-node", "2", TMPDIR=str(small_disk))
+    launch.world(2, epochs_before=1)
+    launch.let_go()
+    assert launched.wait() == 0
+    assert "rank 1 on 127.0.0.1: exit code 9" in launched.errors()
