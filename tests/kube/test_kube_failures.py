@@ -102,15 +102,6 @@ def test_a_group_may_come_after_its_pods(api: Client, cluster: KubeCluster) -> N
         wait_for("the gang is bound", lambda: len(nodes_of(api)) == 2)
 
 
-def test_objects_that_are_not_what_they_should_be_harm_no_other(api: Client, cluster: KubeCluster) -> None:
-    odd = group("odd", 2)
-    odd["spec"] = {"minMember": "many", "minTaskMember": []}
-    create(api, node("n0"), odd, pod("odd-0", 1, "odd"), pod("fine", 1))
-    with scheduling(cluster):
-        wait_for("the other is bound", lambda: "fine" in nodes_of(api))
-        wait_for("its pod says what it waits for", lambda: "PodGroup default/odd" in reason(api, "odd-0"))
-
-
 def test_a_watch_that_falls_silent_goes_on_by_another_connection(
     api: Client, cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

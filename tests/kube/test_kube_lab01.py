@@ -118,3 +118,18 @@ def test_a_template_that_is_none_harms_no_other_job(shell: Shell, api: Client) -
     wait_for("an event says so", lambda: any("broken" in each for each in events(api, "broken")))
     create(api, yaml.safe_load(demo))
     wait_for("the other runs", lambda: phases(api).get("gang-a") == "Running")
+
+
+def test_a_group_that_is_none_harms_no_other(shell: Shell, api: Client) -> None:
+    """Nor do the definitions of Volcano let this one through."""
+    odd = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "odd"},
+        "spec": {"minMember": 1, "networkTopology": {"highestTierAllowed": "many"}},
+    }
+    member = pod("odd-0", 1, schedulerName="volcano")
+    member["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "odd"}
+    create(api, odd, member, pod("fine", 1, schedulerName="volcano"))
+    wait_for("the other is bound", lambda: "fine" in nodes_of(api))
+    wait_for("its pod says what it waits for", lambda: "PodGroup default/odd" in reason(api, "odd-0"))
