@@ -57,7 +57,7 @@ class Relay:
 
     @staticmethod
     def _pass_on(client: socket.socket, server: socket.socket, silent: threading.Event) -> None:
-        with selectors.DefaultSelector() as selector, contextlib.suppress(OSError):
+        with client, server, selectors.DefaultSelector() as selector, contextlib.suppress(OSError):
             selector.register(client, selectors.EVENT_READ, server)
             selector.register(server, selectors.EVENT_READ, client)
             while True:
@@ -65,8 +65,6 @@ class Relay:
                     assert isinstance(key.fileobj, socket.socket)
                     read = key.fileobj.recv(65536)
                     if not read:
-                        client.close()
-                        server.close()
                         return
                     if not silent.is_set():
                         key.data.sendall(read)
