@@ -96,6 +96,12 @@ def has_older_kubernetes() -> bool:
     return is_here("older_version")
 
 
+def has_streaming_etcd() -> bool:
+    from kube_cluster import folder, is_here
+
+    return is_here() and (folder() / "etcd").exists()
+
+
 def has_namespaces() -> bool:
     """Whether network namespaces can be made here, with links between them."""
     if os.getuid() != 0 or not has_programs("ip", "unshare"):
@@ -123,6 +129,7 @@ NEEDS = {
         is_of_machine=True,
     ),
     "kuberay": Need(has_kuberay, "scripts/kube-cluster ray-operator", is_of_machine=True),
+    "etcd36": Need(has_streaming_etcd, "scripts/kube-cluster kube-apiserver definitions etcd", is_of_machine=True),
     "kubectl": Need(lambda: has_programs("kubectl"), "apt-get install kubernetes-client"),
     "slurm": Need(
         lambda: has_programs("munged", "slurmctld", "slurmd", "sbatch"),

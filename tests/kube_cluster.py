@@ -134,8 +134,8 @@ class Kubelets:
 class KubeCluster(ControlPlane):
     """A control plane and what stands for kubelets, with the rights of the examples and what `defined` defines."""
 
-    def __init__(self, root: Path, programs: Path, defined: Sequence[Path]) -> None:
-        super().__init__(root, programs)
+    def __init__(self, root: Path, programs: Path, defined: Sequence[Path], etcd: Path | None = None) -> None:
+        super().__init__(root, programs, etcd)
         self._defined = defined
         self._kubelets: Kubelets | None = None
 
@@ -251,9 +251,13 @@ def _delete_all(api: Client, path: str) -> bool:
 
 
 @contextlib.contextmanager
-def running(root: Path, version: str = "version", has_custom: bool = True) -> Iterator[KubeCluster]:
-    """A cluster that runs meanwhile, with the custom resources of other projects or, as it was installed, without."""
-    cluster = KubeCluster(root, folder(version), definitions(version) if has_custom else ())
+def running(
+    root: Path, version: str = "version", has_custom: bool = True, etcd: Path | None = None
+) -> Iterator[KubeCluster]:
+    """A cluster that runs meanwhile, with the custom resources of other projects or, as it was installed, without. Its
+    etcd is that of the system unless another is given.
+    """
+    cluster = KubeCluster(root, folder(version), definitions(version) if has_custom else (), etcd)
     try:
         cluster.start()
         yield cluster

@@ -239,9 +239,7 @@ def test_the_verb_ends_with_what_the_server_says_to_a_stranger(cluster: KubeClus
     assert b"401: Unauthorized" in refused.stderr
     refused = phalanx("kube", "--kubeconfig", str(tmp_path / "weak"), check=False)
     assert refused.returncode == 1
-    assert (
-        b'403: nodes is forbidden: User "weak" cannot list' in refused.stderr or b"pods is forbidden" in refused.stderr
-    )
+    assert b'is forbidden: User "weak" cannot' in refused.stderr
 
 
 def test_other_verbs_read_the_journal_of_a_scheduler_that_was_killed(

@@ -69,9 +69,10 @@ def wait_until(what: str, is_so: Callable[[], bool], within_s: float) -> None:
 class ControlPlane:
     """etcd and an API server. The API server can be ended and started again."""
 
-    def __init__(self, root: Path, folder: Path) -> None:
+    def __init__(self, root: Path, folder: Path, etcd: Path | None = None) -> None:
         self.root = root
         self.folder = folder
+        self.etcd = etcd or Path(shutil.which("etcd") or "etcd")
         self.etcd_port, self._etcd_peer, self.port = free_ports(3)
         self.kubeconfig = root / "kubeconfig"
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -87,7 +88,7 @@ class ControlPlane:
         client, peer = f"http://127.0.0.1:{self.etcd_port}", f"http://127.0.0.1:{self._etcd_peer}"
         self.spawn(
             "etcd",
-            *(shutil.which("etcd") or "etcd", "--data-dir", self.root / "etcd", "--unsafe-no-fsync", "--name", "test"),
+            *(self.etcd, "--data-dir", self.root / "etcd", "--unsafe-no-fsync", "--name", "test"),
             *("--listen-client-urls", client, "--advertise-client-urls", client),
             *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
             *("--initial-cluster", f"test={peer}"),
