@@ -138,7 +138,7 @@ def test_a_gang_of_which_a_webhook_refuses_one_pod_is_undone_and_bound_once_it_a
             return len(nodes_of(api)) == 2
 
         with scheduling(cluster):
-            wait_for("the pod says so", lambda: "not on my watch" in reason(api, "g-1"))
+            wait_for("an event says so", lambda: any("not on my watch" in each for each in events(api, "g-1")))
             webhook.refused.clear()
             wait_for("the gang is bound whole", is_bound_once_it_is_whole, 60)
 
