@@ -81,6 +81,8 @@ class Supposition:
             self._undo.append(state.cells.close)
         self._undo.append(lambda: setattr(state.capacity, "grown", grown))
         self._undo.append(lambda: vars(state).update(saved))
+        # The lists in it are changed in place.
+        state.passed = {queue: list(passed) for queue, passed in state.passed.items()}
         # What is kept beside the classes stays as it is for when they are as they were.
         state.class_index = None
         return self
