@@ -76,5 +76,9 @@ def _plainly(path: str, flags: int) -> int:
 
 
 def _is_own(handle: int, path: Path) -> bool:
-    """Whether a file is of the user whose folder it is in, or of the server's; another's is reached by a hard link."""
-    return os.fstat(handle).st_uid in (os.getuid(), os.stat(path.parent).st_uid)
+    """Whether a file is the server's, or of the user whose folder it is in: another's is reached by a hard link.
+
+    In a folder of the server's own a user makes no links; what a container prints to belongs to its user there.
+    """
+    folder_of = os.stat(path.parent).st_uid
+    return folder_of == os.getuid() or os.fstat(handle).st_uid in (os.getuid(), folder_of)
