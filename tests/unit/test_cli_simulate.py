@@ -204,7 +204,7 @@ def test_a_node_that_fails_costs_its_jobs_their_work(say: Any, tmp_path: Path) -
 def test_several_loads_and_seeds_make_one_object_with_curves(say: Any) -> None:
     text = say(*RUN, "--vary", "load=0.5:1.0:0.5", "--seeds", "2", "-o", "json")
     varied = json.loads(text)
-    assert list(varied) == ["schema", "policy", "runs", "curves"]
+    assert list(varied) == ["schema", "policy", "runs", "curves", "differences"]
     assert [(each["load"], each["seed"]) for each in varied["runs"]] == [(0.5, 0), (0.5, 1), (1.0, 0), (1.0, 1)]
     wait = next(curve for curve in varied["curves"] if curve["metric"] == "wait_s.mean")
     assert [point["at"] for point in wait["points"]] == [0.5, 1.0]

@@ -25,7 +25,7 @@ def test_a_guide_does_what_it_says(guide: Path, tmp_path: Path, monkeypatch: pyt
             exec(code, {})
             continue
         for command in code.splitlines():
-            assert run(cli, shlex.split(command)[1:]) == 0, command
+            assert run(cli, shlex.split(command, comments=True)[1:]) == 0, command
 
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
