@@ -8,6 +8,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from hosted import HostedBackend
 from programs import Program
@@ -60,7 +61,7 @@ class RaySubject(LocalSubject):
 
     def living(self, job: str) -> int:
         """Those put down in the folders of its members on the nodes."""
-        papers = (json.loads(path.read_text()) for path in self._on_nodes(job, "*/state.json"))
+        papers = (_read(path) for path in self._on_nodes(job, "*/state.json"))
         tasks = [task for paper in papers for task in paper["tasks"]]
         return sum(1 for task in tasks if self._is_there(task["pid"], task["began"]))
 
@@ -84,3 +85,12 @@ class RaySubject(LocalSubject):
         # The process that talks to Ray may just be letting go of an attempt.
         for folder in (self.data, *Path(scratch_folder()).glob(f"*/{self.data.name}")):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What is put down there; of an attempt whose folder was removed just now, that nothing runs."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        return {"tasks": []}
+    return found
