@@ -30,9 +30,9 @@ prepare() {
     "$uv" sync --project "$root" --frozen --inexact "$@" || die \
         "uv could not prepare $root/.venv (its message is above). Without a network the first run cannot work;" \
         "after a change of Python, remove that folder and run again."
-    # uv compiles what it installs. Verbs run from these sources, by users too who may not write here, or have
-    # PYTHONDONTWRITEBYTECODE set: each call would compile them.
-    "$root/.venv/bin/python" -m compileall -q "$root/src/phalanx/cli" "$root"/src/phalanx/*.py || true
+    # uv compiles what it installs. Verbs, servers and ranks run from these sources, by users too who may not write
+    # here, or have PYTHONDONTWRITEBYTECODE set: each process would compile them, a server for a third of a second.
+    "$root/.venv/bin/python" -m compileall -q "$root/src/phalanx" || true
 }
 
 configure_uv() {
