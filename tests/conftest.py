@@ -3,7 +3,8 @@
 A test marked `@pytest.mark.needs("torch")` runs where torch is. Elsewhere it is skipped, and the run closes
 with one line for each missing thing: what was skipped and how to get it. With PHALANX_REQUIRE=all (or names with
 commas between) a missing thing fails the test instead, so that a green run in CI has run everything. What only some
-machines can have, a GPU say, is demanded by its name alone.
+machines can have, a GPU say, is demanded by its name alone. What takes minutes runs only where its name is demanded:
+CI has an end.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class Need:
     how_to_get: str
     is_of_machine: bool = False
     """Whether no command could get it: some machines have it and others not."""
+    by_name: bool = False
+    """Whether its tests run only where PHALANX_REQUIRE names it: they take minutes, or what they need takes them."""
 
 
 def has_modules(*names: str) -> bool:
@@ -122,14 +125,18 @@ NEEDS = {
     "kubernetes": Need(
         has_kubernetes, "apt-get install etcd-server openssl && scripts/kube-cluster kube-apiserver definitions"
     ),
-    # A second API server takes ten minutes to build, which is too long for every CI.
     "kube134": Need(
         has_older_kubernetes,
+        "PHALANX_REQUIRE=all,kube134, after "
         "apt-get install etcd-server openssl && scripts/kube-cluster --older kube-apiserver definitions",
-        is_of_machine=True,
+        by_name=True,
     ),
-    "kuberay": Need(has_kuberay, "scripts/kube-cluster ray-operator", is_of_machine=True),
-    "etcd36": Need(has_streaming_etcd, "scripts/kube-cluster kube-apiserver definitions etcd", is_of_machine=True),
+    "kuberay": Need(has_kuberay, "PHALANX_REQUIRE=all,kuberay, after scripts/kube-cluster ray-operator", by_name=True),
+    "etcd36": Need(
+        has_streaming_etcd,
+        "PHALANX_REQUIRE=all,etcd36, after scripts/kube-cluster kube-apiserver definitions etcd",
+        by_name=True,
+    ),
     "kubectl": Need(lambda: has_programs("kubectl"), "apt-get install kubernetes-client"),
     "slurm": Need(
         lambda: has_programs("munged", "slurmctld", "slurmd", "sbatch"),
@@ -137,10 +144,11 @@ NEEDS = {
     ),
     "ray": Need(lambda: has_modules("ray"), "uv sync --extra ray"),
     "ray_head": Need(
-        lambda: has_modules("ray") and "ray_head" in os.environ.get("PHALANX_REQUIRE", ""),
-        "PHALANX_REQUIRE=all,ray_head: it starts the head of Ray again, which takes minutes",
-        is_of_machine=True,
+        lambda: has_modules("ray"),
+        "PHALANX_REQUIRE=all,ray_head, after uv sync --extra ray: it starts the head of Ray again",
+        by_name=True,
     ),
+    "soak": Need(lambda: True, "PHALANX_REQUIRE=all,soak: minutes of load, kills and restarts", by_name=True),
     "postgres": Need(has_postgres, "apt-get install postgresql"),
     "chromium": Need(
         lambda: any(has_programs(name) for name in ("chromium", "chromium-browser", "google-chrome")),
@@ -184,12 +192,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    missing = [name for name in needs_of(item) if not NEEDS[name].is_here()]
+    required = os.environ.get("PHALANX_REQUIRE", "").split(",")
+    missing = [
+        name for name in needs_of(item) if (NEEDS[name].by_name and name not in required) or not NEEDS[name].is_here()
+    ]
     if not missing:
         return
-    required = os.environ.get("PHALANX_REQUIRE", "").split(",")
     for name in missing:
-        if name in required or ("all" in required and not NEEDS[name].is_of_machine):
+        if name in required or ("all" in required and not (NEEDS[name].is_of_machine or NEEDS[name].by_name)):
             pytest.fail(f"needs {name}, which PHALANX_REQUIRE demands: {NEEDS[name].how_to_get}", pytrace=False)
     # A property of the report travels from an xdist worker to the process that prints the summary.
     item.user_properties.append(("missing", missing))

@@ -21,6 +21,7 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
 NEEDS["absent"] = Need(lambda: False, "buy one")
 NEEDS["present"] = Need(lambda: True, "look again")
 NEEDS["machine"] = Need(lambda: False, "another machine", is_of_machine=True)
+NEEDS["minutes"] = Need(lambda: True, "take your time", by_name=True)
 """
     )
     pytester.makepyfile(
@@ -75,6 +76,15 @@ def test_what_only_some_machines_have_is_demanded_by_its_name_alone(
     suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, demand: str, outcome: str
 ) -> None:
     suite.makepyfile("import pytest\n@pytest.mark.needs('machine')\ndef test_four(): ...")
+    monkeypatch.setenv("PHALANX_REQUIRE", demand)
+    suite.runpytest().assert_outcomes(**{outcome: 1})
+
+
+@pytest.mark.parametrize(("demand", "outcome"), [("", "skipped"), ("all", "skipped"), ("all,minutes", "passed")])
+def test_what_takes_minutes_runs_only_where_its_name_is_demanded(
+    suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, demand: str, outcome: str
+) -> None:
+    suite.makepyfile("import pytest\n@pytest.mark.needs('minutes')\ndef test_four(): ...")
     monkeypatch.setenv("PHALANX_REQUIRE", demand)
     suite.runpytest().assert_outcomes(**{outcome: 1})
 
