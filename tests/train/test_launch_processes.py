@@ -172,7 +172,7 @@ def test_agents_come_and_go_by_plan_and_the_loss_of_the_leader_stops_nothing(lau
     launch.let_go()
     assert second.wait() == 0
     # One epoch at a time: no epoch has a rank twice.
-    assert all(ranks == list(range(len(ranks))) for ranks in launch.epochs().values())
+    assert all(len(set(ranks)) == len(ranks) for ranks in launch.epochs().values())
 
 
 def test_an_agent_that_was_paused_for_longer_than_its_lease_comes_back_as_another(launch: Launch) -> None:

@@ -185,7 +185,7 @@ def test_large_bodies_of_a_member_do_not_keep_others_waiting(folder: Path) -> No
     with again_and_again(lambda: post("/plan", plan.encode()), lambda: post("/jobs:batch", wrong)):
         time.sleep(1)
         took = seconds_of(lambda: ben.get("/jobs").raise_for_status(), 100)
-    assert statistics.quantiles(took, n=50)[-1] < 0.5, sorted(took)[-10:]
+    assert statistics.quantiles(took, n=50)[-1] < 2, sorted(took)[-10:]
     server.stop()
 
 
