@@ -23,6 +23,7 @@ from phalanx.engine.state.classes import ClassIndex, index_of
 from phalanx.engine.state.journal import Count
 from phalanx.engine.state.records import Phase
 from phalanx.engine.state.state import State
+from phalanx.engine.transaction import transaction
 from phalanx.engine.transaction.transaction import Transaction
 from phalanx.engine.turn import record, turn
 from phalanx.engine.why.present import present, present_reason
@@ -36,6 +37,7 @@ from phalanx.workload.gang import Gang, Role, Task, Topology
 from phalanx.workload.job import Job
 from phalanx.workload.share import fraction_ask
 from reference.pending import PlainCandidates
+from reference.vacancy import PlainVacancy
 
 POLICIES = ("fair", "fair", "fair:preempt=true", "fifo:skip=true", "drf", "kai")
 VARIANTS = ("fair:preempt=true", "fair:backfill=easy", "fifo:skip=true", "priority:backfill=easy")
@@ -162,8 +164,10 @@ def _with_cpus(queue: Queue) -> Queue:
 
 @contextmanager
 def every_class_is_looked_at() -> Iterator[None]:
+    """Beside what terminating attempts leave one after the other."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cycle, "Candidates", PlainCandidates)
+        patch.setattr(transaction, "Vacancy", PlainVacancy)
         yield
 
 

@@ -130,23 +130,23 @@ class Capacity:
         if booking is not None:
             self.release(booking)
 
-    def vacate(self, booking: Booking) -> None:
-        """Takes back what a terminating attempt held."""
+    def vacate(self, booking: Booking, tasks: int = 1) -> None:
+        """Takes back what a terminating attempt held, or several on whole devices of one node, of so many tasks."""
         if booking.portion is None:
             self.ceding[booking.node] &= ~booking.devices
         for number, amount in booking.needs:
             self.amounts[number].leave(booking.node, amount)
-        self._take_back(booking)
+        self._take_back(booking, tasks)
 
-    def occupy(self, booking: Booking) -> None:
+    def occupy(self, booking: Booking, tasks: int = 1) -> None:
         """Undoes `vacate`."""
         for number, amount in booking.needs:
             self.amounts[number].leave(booking.node, -amount)
-        self._take(booking)
+        self._take(booking, tasks)
         if booking.portion is None:
             self.ceding[booking.node] |= booking.devices
 
-    def _take(self, booking: Booking) -> None:
+    def _take(self, booking: Booking, tasks: int = 1) -> None:
         """Gives the devices of a booking to its holder."""
         node, devices, _, portion, holder = booking
         assert not self.held[node] & devices, f"{self._name(node)}: a device is given twice"
@@ -157,9 +157,9 @@ class Capacity:
             add(self.load(node, devices.bit_length() - 1), holder, portion)
             self.shared[node] |= devices
             self._refresh_share(node)
-        self._refresh(node, 1 if devices else 0)
+        self._refresh(node, tasks if devices else 0)
 
-    def _take_back(self, booking: Booking) -> None:
+    def _take_back(self, booking: Booking, tasks: int = 1) -> None:
         """Takes the devices of a booking from its holder."""
         node, devices, _, portion, holder = booking
         if portion is None:
@@ -172,7 +172,7 @@ class Capacity:
                 self.shared[node] ^= devices
             self._refresh_share(node)
         self.grown |= self.topology.bit[node]
-        self._refresh(node, -1 if devices else 0)
+        self._refresh(node, -tasks if devices else 0)
 
     def cede(self, booking: Booking) -> None:
         """Marks a holder as leaving: what it holds may be claimed."""

@@ -12,7 +12,7 @@ from phalanx.engine.preempt.defragment import Defragmenting
 from phalanx.engine.preempt.excess import Excess
 from phalanx.engine.preempt.extras import Member, booking_of, lent_to
 from phalanx.engine.preempt.moves import Move, Moving
-from phalanx.engine.preempt.stops import FairStopping, OrderedStopping, OuterStopping, Stopping, to_be_had
+from phalanx.engine.preempt.stops import FairStopping, OrderedStopping, OuterStopping, Stopping
 from phalanx.engine.preempt.upper_bound import UpperBound
 from phalanx.engine.preempt.victims import SEATINGS_MAX, VictimSearch
 from phalanx.engine.preempt.way import Context
@@ -73,7 +73,7 @@ def _beside(
 ) -> PreemptionPlan | None:
     """Preempts in some way beside what terminating attempts leave; also beside what claims may lose."""
     mark = transaction.mark()
-    _vacate(transaction, leaving, lent)
+    transaction.vacancy.open(transaction, leaving, lent)
     room = way()
     transaction.undo_to(mark)
     return room
@@ -129,15 +129,6 @@ def plan_beside_terminating(
     return _beside(transaction, leaving, lambda: _wait(transaction, head))
 
 
-def _vacate(transaction: Transaction, leaving: Mapping[str, AttemptRecord], lent: Mapping[int, int]) -> None:
-    state = transaction.state
-    left = [booking for attempt in leaving.values() if to_be_had(state, attempt) for booking in attempt.bookings]
-    if state.quotas:
-        # Where many give back what they borrow, most of what they leave is claimed by then, and no other job has it.
-        left = [booking for booking in left if not _is_promised(state, booking, lent)]
-    transaction.vacate(left)
-
-
 def _lent_claims(state: State, head: JobRecord) -> dict[int, int]:
     """Devices by node that are claimed by a job that borrows, or yields to the head, and so may lose its claim."""
     found: dict[int, int] = {}
@@ -149,12 +140,6 @@ def _lent_claims(state: State, head: JobRecord) -> dict[int, int]:
             for booking in claim.bookings:
                 found[booking.node] = found.get(booking.node, 0) | booking.devices
     return found
-
-
-def _is_promised(state: State, booking: Booking, lent: Mapping[int, int]) -> bool:
-    """Whether claims lie on all that a booking is of, and keep it."""
-    node, devices, needs, portion, _ = booking
-    return portion is None and not needs and not devices & ~(state.capacity.claimed[node] & ~lent.get(node, 0))
 
 
 def _wait(transaction: Transaction, head: JobRecord) -> PreemptionPlan | None:

@@ -9,24 +9,13 @@ from phalanx.engine.preempt.excess import Excess
 from phalanx.engine.preempt.need import need_of_others
 from phalanx.engine.preempt.way import Context
 from phalanx.engine.state.records import AttemptRecord, JobRecord, Phase, PreemptionGroup, usage_of
-from phalanx.engine.state.state import State
 from phalanx.engine.state.yielding import could_yield, spares, yields
 from phalanx.engine.transaction.suspension import hold_kept
 from phalanx.engine.transaction.transaction import Transaction
+from phalanx.engine.transaction.vacancy import to_be_had
 from phalanx.placement.gang import GangTrial
 from phalanx.policy.policy import Targets
 from phalanx.policy.view import Usage
-
-
-def to_be_had(state: State, leaving: AttemptRecord) -> bool:
-    """Whether what a terminating attempt holds can be claimed. Of a shared device that is known once it is left."""
-    if not state.capacity.loads or all(booking.portion is None for booking in leaving.bookings):
-        return True
-    return all(
-        not state.capacity.claimed[booking.node] & booking.devices
-        and not any(state.capacity.amounts[number].claimed[booking.node] for number, _ in booking.needs)
-        for booking in leaving.bookings
-    )
 
 
 def may_stop(attempt: AttemptRecord) -> bool:

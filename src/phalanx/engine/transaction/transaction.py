@@ -13,6 +13,7 @@ from phalanx.engine.state.state import State
 from phalanx.engine.state.windows import closing
 from phalanx.engine.transaction import cells as cells_seats
 from phalanx.engine.transaction.undo_log import UndoLog
+from phalanx.engine.transaction.vacancy import Vacancy
 from phalanx.placement.gang import GangTrial, Seat
 from phalanx.placement.preferred import preferred_first
 from phalanx.policy.view import Usage
@@ -89,6 +90,7 @@ class Transaction(UndoLog):
 
     def __init__(self, state: State) -> None:
         super().__init__(state)
+        self.vacancy = Vacancy()
         self.lends = True
         """Whether gangs that can do with less are placed also with what they would borrow."""
 

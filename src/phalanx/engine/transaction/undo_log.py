@@ -91,6 +91,11 @@ class UndoLog:
             self.state.capacity.vacate(booking)
             self._undo.append((self.state.capacity.occupy, booking))
 
+    def vacate_tasks(self, booking: Booking, tasks: int) -> None:
+        """Likewise, of several bookings of one node that are joined to one."""
+        self.state.capacity.vacate(booking, tasks)
+        self._undo.append((lambda joined: self.state.capacity.occupy(joined, tasks), booking))
+
     def cede(self, bookings: Iterable[Booking]) -> None:
         """As if the attempt that holds these were told to leave."""
         for booking in bookings:
