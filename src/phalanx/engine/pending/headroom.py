@@ -24,6 +24,7 @@ class Headroom:
         self._affordable: dict[str, int] = {}
         self._most: dict[str, Most] = {}
         self._reclaimable: dict[str, int] = {}
+        self._most_reclaimable: dict[str, list[Most]] = {}
         self._spent: dict[str, bool] = {}
 
     def affordable(self, queue: QueueCandidates) -> int:
@@ -67,9 +68,17 @@ class Headroom:
         found = self._reclaimable.get(queue)
         if found is None:
             found = 0
-            for most in self.state.quotas.reclaimable(queue):
+            for most in self.most_reclaimable(queue):
                 found |= self._requests.affordable(most)
             self._reclaimable[queue] = found
+        return found
+
+    def most_reclaimable(self, queue: str) -> list[Most]:
+        """What a queue may want of each resource at most to reclaim it: no more than any one of these."""
+        self._catch_up()
+        found = self._most_reclaimable.get(queue)
+        if found is None:
+            found = self._most_reclaimable[queue] = self.state.quotas.reclaimable(queue)
         return found
 
     def draws_on_all(self, path: str) -> bool:
@@ -99,4 +108,5 @@ class Headroom:
             self._affordable.clear()
             self._most.clear()
             self._reclaimable.clear()
+            self._most_reclaimable.clear()
             self._lendable = self._requests.affordable(quotas.pool()) if quotas else ALL

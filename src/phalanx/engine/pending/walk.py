@@ -209,15 +209,15 @@ class Walk:
 
     def _need_of_others(self, record: JobRecord) -> Usage:
         """What a job needs of other queues; it is the same until the plan goes on."""
-        if self._own is not None and not self._own.may_leave_for(record):
-            return record.need
         mark = self.builder.transaction.mark()
         if mark != self._needs_since:
             self._needs_since = mark
             self._needs.clear()
         need = self._needs.get(record.job.id)
         if need is None:
-            need = self._needs[record.job.id] = need_of_others(self.state, record)
+            own = self._own
+            need = own.need_of_others(record) if own is not None else need_of_others(self.state, record)
+            self._needs[record.job.id] = need
         return need
 
     def unsettle(self) -> None:
@@ -320,12 +320,12 @@ class Walk:
             return 0
         if self.rules.plain:
             return may & self._headroom.reclaimable(queue.path)
-        found = 0
-        if self._own is not None:
-            found = may & ~queue.displacing & self._headroom.reclaimable(queue.path)
-            may &= queue.displacing
+        found, plainly = 0, may & ~queue.displacing if self._own is not None else 0
+        if plainly:
+            found = plainly & self._headroom.reclaimable(queue.path)
+            may ^= plainly
         # Where jobs of its own queue may be preempted as well, each class needs so much less of others.
-        most_of_each = self.state.quotas.reclaimable(queue.path) if may else []
+        most_of_each = self._headroom.most_reclaimable(queue.path) if may else []
         for pending in queue if most_of_each else ():
             if pending.bit & may:
                 need = self._need_of_others(self.state.jobs[pending.job])

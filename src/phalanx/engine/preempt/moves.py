@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from phalanx.cluster.capacity import Booking
@@ -66,6 +66,10 @@ class Moving:
             and all(booking.portion is None for booking in attempt.bookings)
             and not spares(self.state, self.head, attempt)
         )
+
+    def may_begin(self, groups: Iterable[Mapping[str, AttemptRecord]]) -> bool:
+        """Any: what queues have stays as it is."""
+        return True
 
     def rank(self, attempt: AttemptRecord) -> Rank:
         """By priority."""

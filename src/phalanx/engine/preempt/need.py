@@ -15,13 +15,19 @@ Attempts = dict[str, AttemptRecord]
 
 def need_of_others(state: State, head: JobRecord) -> Usage:
     """What the head needs of other queues at least: its own has so much less as jobs in it are preempted."""
-    need = head.need
+    return _beyond(head.need, _given_by_own(state, head))
+
+
+def _given_by_own(state: State, head: JobRecord) -> Usage:
+    """What jobs of its own queue can leave to the head."""
+    given = [0] * len(head.need)
     for attempt in _preemptible_in_own_queue(state, head):
-        if not any(need):
-            break
-        given = usage_of(attempt.staying)
-        need = Usage(*(max(more - less, 0) for more, less in zip(need, given, strict=True)))
-    return need
+        given = [more + each for more, each in zip(given, usage_of(attempt.staying), strict=True)]
+    return Usage(*given)
+
+
+def _beyond(need: Usage, given: Usage) -> Usage:
+    return Usage(*(max(more - less, 0) for more, less in zip(need, given, strict=True)))
 
 
 def _preemptible_in_own_queue(state: State, head: JobRecord) -> Iterator[AttemptRecord]:
@@ -58,6 +64,7 @@ class OwnVictims:
         self._keeps = state.policy.targets is Targets.KEEP
         self._last: dict[str, Key | None] = {}
         self._leaves: dict[PreemptionGroup, bool] = {}
+        self._given: dict[tuple[PreemptionGroup, str], Usage] = {}
 
     def may_leave_for(self, record: JobRecord) -> bool:
         """Whether any attempt of a job's own queue might leave for it: under a running order, the last of them."""
@@ -71,6 +78,18 @@ class OwnVictims:
             groups = _groups_in(self.state, record.job.queue)
             self._leaves[group] = any(_may_all_yield(self.state, record, attempts) for attempts in groups)
         return self._leaves[group]
+
+    def need_of_others(self, record: JobRecord) -> Usage:
+        """What a pending job needs of other queues: by the policy's victims, the same is left to a preemption group."""
+        if not self.may_leave_for(record):
+            return record.need
+        if not self._keeps or self.state.policy.victims_vary:
+            return need_of_others(self.state, record)
+        group = (self.state.preemption_group(record.job), record.job.queue)
+        given = self._given.get(group)
+        if given is None:
+            given = self._given[group] = _given_by_own(self.state, record)
+        return _beyond(record.need, given)
 
     def _last_of(self, queue: str) -> Key | None:
         """The key of the attempt of a queue that is last in the running order; None without one."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from phalanx.engine.preempt.charge import Rank
 from phalanx.engine.preempt.excess import Excess
 from phalanx.engine.preempt.need import need_of_others
 from phalanx.engine.preempt.way import Context
 from phalanx.engine.state.records import AttemptRecord, JobRecord, Phase, PreemptionGroup, usage_of
-from phalanx.engine.state.yielding import could_yield, spares, yields
+from phalanx.engine.state.yielding import could_yield, may_yield, spares, yields
 from phalanx.engine.transaction.suspension import hold_kept
 from phalanx.engine.transaction.transaction import Transaction
 from phalanx.engine.transaction.vacancy import to_be_had
@@ -91,6 +91,13 @@ class Stopping:
         if not self._varies or attempt.job.queue == self.head.job.queue:
             return True
         return attempt.created_ms < self.context.now and bool(Excess(self.state, self.head).of((attempt,)))
+
+    def may_begin(self, groups: Iterable[Mapping[str, AttemptRecord]]) -> bool:
+        """Where none yields to the head as queues are now, none does after it, whatever all of them hold together."""
+        if not self.state.quotas or self.state.policy.targets is not Targets.KEEP:
+            return True
+        yielding = (group for group in groups if may_yield(self.state, self.head, next(iter(group.values()))))
+        return any(self.goes(attempt) for group in yielding for attempt in group.values())
 
     def rank(self, attempt: AttemptRecord) -> Rank:
         """By priority."""

@@ -82,9 +82,10 @@ class VictimSearch:
             return False
         self._charge = Charge(self.way.rank(next(iter(attempts.values()))) for attempts in self._groups.values())
         upper_bound = self.context.upper_bound
-        if self.state.shortfall(self.head) is not None and upper_bound.fits_now():
-            return True
-        return upper_bound.fits_without(self._up_to, self.context.fresh)
+        fits_now = self.state.shortfall(self.head) is not None and upper_bound.fits_now()
+        if not fits_now and not upper_bound.fits_without(self._up_to, self.context.fresh):
+            return False
+        return self.way.may_begin(self._groups.values())
 
     @property
     def _up_to(self) -> int:

@@ -43,6 +43,9 @@ class Way(Protocol):
     def goes(self, attempt: AttemptRecord) -> bool:
         """Whether this one may."""
 
+    def may_begin(self, groups: Iterable[Mapping[str, AttemptRecord]]) -> bool:
+        """Whether any attempt of the groups may be the first to go, with all others there."""
+
     def rank(self, attempt: AttemptRecord) -> Rank:
         """What attempts of this one's queue and priority are charged by, before what they lose."""
 
