@@ -105,6 +105,12 @@ def has_streaming_etcd() -> bool:
     return is_here() and (folder() / "etcd").exists()
 
 
+def has_kubelets() -> bool:
+    from kubelets import are_here
+
+    return are_here()
+
+
 def has_namespaces() -> bool:
     """Whether network namespaces can be made here, with links between them."""
     if os.getuid() != 0 or not has_programs("ip", "unshare"):
@@ -135,6 +141,12 @@ NEEDS = {
     "etcd36": Need(
         has_streaming_etcd,
         "PHALANX_REQUIRE=all,etcd36, after scripts/kube-cluster kube-apiserver definitions etcd",
+        by_name=True,
+    ),
+    "kubelet": Need(
+        has_kubelets,
+        "PHALANX_REQUIRE=all,kubelet as root, after apt-get install containerd runc containernetworking-plugins "
+        "busybox-static && scripts/kube-cluster --older kubelet",
         by_name=True,
     ),
     "kubectl": Need(lambda: has_programs("kubectl"), "apt-get install kubernetes-client"),

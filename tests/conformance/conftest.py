@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from functools import cache
 
 import pytest
+from kubelet_subject import KubeletSubject
+from kubernetes_subject import KubernetesSubject
 from ray_subject import RaySubject
 from rig import Rig
 from slurm_subject import SlurmSubject
@@ -21,11 +23,13 @@ from phalanx.backends.ray.offer import LACKS
 SUBJECTS: dict[str, Callable[[], Subject]] = {
     "local": LocalSubject,
     "virtual": VirtualSubject,
+    "kubernetes": KubernetesSubject,
+    "kubelet": KubeletSubject,
     "ray": RaySubject,
     "slurm": SlurmSubject,
 }
 
-NEEDS = ("ray", "slurm")
+NEEDS = ("kubelet", "kubernetes", "ray", "slurm")
 """Backends that need more than the base install."""
 
 
@@ -43,11 +47,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "subject" in metafunc.fixturenames:
         needs = getattr(metafunc.function, "needs", ())
         able = [name for name in SUBJECTS if all(need in abilities(name) for need in needs)]
-        metafunc.parametrize("subject", [_case(name) for name in able], indirect=True)
+        kills = "apart" in metafunc.fixturenames
+        metafunc.parametrize("subject", [_case(name, kills) for name in able], indirect=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """On Slurm, where each start takes a second, cases that are run for several ranks or moments are run for two."""
+    """Where each start takes long, cases that are run for several ranks or moments are run for two."""
     spared = [item for item in items if _is_spared(item)]
     config.hook.pytest_deselected(items=spared)
     items[:] = [item for item in items if item not in spared]
@@ -55,10 +60,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _is_spared(item: pytest.Item) -> bool:
     params = getattr(getattr(item, "callspec", None), "params", {})
-    return params.get("subject") == "slurm" and (params.get("rank") in (1, 2) or params.get("trial", 0) > 1)
+    return params.get("subject") in ("kubelet", "kubernetes", "slurm") and (
+        params.get("rank") in (1, 2) or params.get("trial", 0) > 1
+    )
 
 
-def _case(name: str) -> object:
+def _case(name: str, kills: bool) -> object:
+    """A backend. On Kubernetes cases that kill the server take minutes in all; some are among its own tests."""
+    if name == "kubernetes" and kills:
+        return pytest.param(name, marks=pytest.mark.needs("kubernetes", "soak"))
     return pytest.param(name, marks=pytest.mark.needs(name)) if name in NEEDS else name
 
 

@@ -1,10 +1,12 @@
 """A backend in a process of its own, which a test can kill as the kernel would.
 
-`python hosted.py DATA [slurm | RAY DRIVER]` reads requests and writes events, a line of JSON each.
+`python hosted.py DATA [slurm | kubernetes KUBECONFIG NAMESPACE IMAGE | RAY DRIVER]` reads requests and writes events, a
+line of JSON each.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -62,7 +64,10 @@ class HostedBackend:
         self._events: deque[Event] = deque()
         self._adopted: SimpleQueue[None] = SimpleQueue()
         self._process = subprocess.Popen(
-            [sys.executable, __file__, str(data), *how], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, __file__, str(data), *how],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -124,6 +129,10 @@ def opened(data: Path, jobs: dict[str, Job], how: list[str]) -> LiveBackend:
         return LocalBackend(Yard(data, pens=find_grounds(), turn_ms=TURN_MS), jobs.__getitem__)
     if how == ["slurm"]:
         return SlurmBackend(NodeYard(data), jobs.__getitem__, CLUSTER)
+    if how[0] == "kubernetes":
+        from kubernetes_subject import opened as on_kubernetes
+
+        return on_kubernetes(data, jobs, *how[1:])
     from phalanx.backends.ray.backend import RayBackend
     from phalanx.backends.ray.yard import RayYard
 

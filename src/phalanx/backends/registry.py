@@ -24,6 +24,7 @@ TURN_MS = 60_000
 """Gandiva's: long against what a switch costs, short for jobs that wait for their turn (Xiao et al., OSDI 2018)."""
 
 BUILT_IN = {
+    "kubernetes": "phalanx.backends.kubernetes.entry",
     "local": "phalanx.backends.local.entry",
     "ray": "phalanx.backends.ray.entry",
     "slurm": "phalanx.backends.slurm.entry",

@@ -87,7 +87,7 @@ def cluster_of(nodes: Iterable[SlurmNode], name: str = "slurm") -> Cluster:
 def _described(node: SlurmNode) -> Node:
     labels = [(f"slurm/feature-{each}", "true") for each in node.features]
     labels += [(f"slurm/partition-{each}", "true") for each in node.partitions]
-    gpu_type, memory_gb = _catalogued(node.gpu_type) if node.gpus else ("", 0.0)
+    gpu_type, memory_gb = catalogued(node.gpu_type) if node.gpus else ("", 0.0)
     return Node(
         node.name,
         gpus=node.gpus,
@@ -99,7 +99,7 @@ def _described(node: SlurmNode) -> Node:
     )
 
 
-def _catalogued(gpu_type: str) -> tuple[str, float]:
+def catalogued(gpu_type: str) -> tuple[str, float]:
     """The catalogue's name of what a site calls `h100` or `nvidia_h100_80gb_hbm3`; else the site's."""
     for word in (gpu_type, *re.split(r"[_\-\s]+", gpu_type)):
         for spelled in (word, word.upper()):

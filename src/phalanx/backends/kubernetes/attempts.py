@@ -1,0 +1,591 @@
+"""All attempts on Kubernetes: created once, followed to their end, and found again after a restart."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from phalanx.backends.kubernetes.attempt import Key, KubeAttempt, read_attempt
+from phalanx.backends.kubernetes.endings import NotBegun, end_of, gone_end, mind_beginning, verdict_of
+from phalanx.backends.kubernetes.leftovers import Leftovers
+from phalanx.backends.kubernetes.logs import LogCollector
+from phalanx.backends.kubernetes.manifests import Manifest, Owner, pod_manifest, secret_manifest, service_manifest
+from phalanx.backends.kubernetes.nodes import Nodes
+from phalanx.backends.kubernetes.pod import TaskPod, read_pod
+from phalanx.backends.kubernetes.site import NamespaceTakenError, Site, for_all, passes
+from phalanx.backends.kubernetes.tasks import gang_of, plans_of
+from phalanx.backends.live import Adopted
+from phalanx.backends.local.attempt_files import Answer, AttemptState, Ending, Order
+from phalanx.backends.local.endings import LOST, OUTCOMES, STOPPED, event_of
+from phalanx.backends.local.fence import Fence
+from phalanx.backends.local.folder import new_state
+from phalanx.backends.local.orders import Yard, tasks_by_role
+from phalanx.backends.local.unknown_attempts import put_away, strays_of
+from phalanx.errors import PhalanxError
+from phalanx.kube.api.errors import ApiError, UnreachableError
+from phalanx.placement.placement import Placement
+from phalanx.protocol.action import Action, ActionId, Start, Stop
+from phalanx.protocol.event import AttemptEnded, Done, Event, Failed
+from phalanx.workload.job import Job
+
+BEGIN_PATIENCE_S = 300.0
+"""How long a task may take to begin: its image may have to be pulled, its volumes attached."""
+
+LEAVING_S = 15.0
+"""How long after its grace a pod of a lost node is waited for."""
+
+LOGS_S = 15.0
+"""How long the rest of what ended tasks printed is waited for."""
+
+RESTORED_GRACE_MS, RESTORED_WAIT_S = 30_000, 120.0
+
+LAST = 1 << 30
+"""The number of a stop that no engine asked for: it comes after all other actions."""
+
+log = logging.getLogger(__name__)
+
+
+class KubeAttempts:
+    """Works in one thread. What happens is handed to `emit`. `arrived` is called, from any thread, when all that
+    a task printed is here."""
+
+    def __init__(
+        self,
+        site: Site,
+        yard: Yard,
+        jobs: Callable[[str], Job],
+        nodes: Nodes,
+        arrived: Callable[[], None],
+        emit: Callable[[list[Event]], None],
+    ) -> None:
+        self._site = site
+        self._yard = yard
+        self._jobs = jobs
+        self._nodes = nodes
+        self._hand_over = emit
+        self._fence = Fence(yard.data)
+        self._claimed = False
+        self._adopted = False
+        self._seen: dict[str, TaskPod] | None = None
+        self._logs = LogCollector(site.client, lambda pod: site.path("pods", pod), arrived)
+        self._leftovers = Leftovers(site)
+        self.live: dict[Key, KubeAttempt] = {}
+
+    def close(self) -> None:
+        """Lets another server work here."""
+        self._logs.close()
+        self._fence.close()
+
+    def claim(self) -> None:
+        """Takes the namespace; raises where another server has it."""
+        self._site.claim()
+        self._claimed = True
+
+    # What is asked
+
+    def carry_out(self, action: Action, now: int) -> None:
+        """Has an action done, or answers why not."""
+        self._see_to(action, now, self._fence.refuses)
+
+    def _see_to(self, action: Action, now: int, refuses: Callable[[ActionId], str]) -> None:
+        try:
+            refusal = refuses(action.id)
+            if refusal:
+                self._emit(Failed(action.id, refusal, retryable=False))
+            elif isinstance(action, Start):
+                self._start(action, now)
+            elif isinstance(action, Stop):
+                self._stop(action)
+            else:
+                word = type(action).__name__.lower()
+                self._emit(Failed(action.id, f"{word}: not possible on Kubernetes", retryable=False))
+        except PhalanxError as error:
+            self._emit(Failed(action.id, str(error), retryable=False))
+        except OSError as error:
+            self._emit(Failed(action.id, f"{error.filename or 'this machine'}: {error.strerror}", retryable=True))
+        except Exception as error:
+            # A fault of ours must not end the thread, and with it every other job's news.
+            log.exception("%s", action)
+            self._emit(Failed(action.id, f"a fault of the Kubernetes backend: {error!r}", retryable=False))
+
+    def _start(self, action: Start, now: int) -> None:
+        """Starts an attempt once, however often it is asked for."""
+        key = (action.id.job, action.id.attempt)
+        folder = self._yard.folder(*key)
+        state = folder.state()
+        if state is not None and (state["ending"] is not None or state["answers"]):
+            self._answer_again(action, state)
+            return
+        if key in self.live:
+            return
+        job = self._jobs(action.id.job)
+        self._end_older(action.id)
+        attempt = self._planned(action, job, now)
+        folder.make()
+        state = new_state()
+        state["newest"] = action.id.seq
+        folder.write_order(self._order(action, job))
+        folder.write_state(state)
+        attempt.put_down()
+        self._fence.mark(*key)
+        self.live[key] = attempt
+        self._push(attempt)
+
+    def _planned(self, action: Start, job: Job, now: int) -> KubeAttempt:
+        owner = Owner(self._site.server, job.id, action.id.attempt)
+        gang = gang_of(self._yard, owner, job, action.placement)
+        settings = self._site.settings
+        plans = plans_of(gang, action, settings, self._nodes, now)
+        tasks = tasks_by_role(job.gang.roles)
+        return KubeAttempt(
+            owner,
+            self._yard.folder(job.id, owner.attempt),
+            action.placement.slots,
+            [pod_manifest(gang, plan, settings) for plan in plans],
+            action.id,
+            gang.meets,
+            {role: task.memory_limit_mb or task.memory_mb for role, task in tasks.items()},
+            grace_ms=job.grace_ms,
+            since_s=time.monotonic(),
+        )
+
+    def _order(self, action: Start, job: Job) -> Order:
+        """What a restored server tells the attempt by."""
+        return Order(
+            job=job.id,
+            attempt=action.id.attempt,
+            incarnation=self._yard.history.incarnation(job.id, action.id.attempt),
+            queue=job.queue,
+            owner=job.user,
+            term=action.id.term,
+            seq=action.id.seq,
+            grace_ms=job.grace_ms,
+            service=False,
+            probe=None,
+            idle_ms=0,
+            pens={},
+            tasks=[],
+        )
+
+    def _stop(self, action: Stop) -> None:
+        attempt = self.live.get((action.id.job, action.id.attempt))
+        if attempt is None:
+            self._answer_for(action)
+            return
+        # What has begun by now is told first.
+        self._follow(attempt)
+        if attempt.key not in self.live:
+            self._answer_for(action)
+            return
+        if action.id not in attempt.stops:
+            attempt.stops.append(action.id)
+        before = attempt.stop_grace_ms
+        attempt.stop_grace_ms = action.grace_ms if before is None else min(before, action.grace_ms)
+        attempt.put_down()
+        self._follow(attempt)
+
+    # What is done for an attempt
+
+    def look(self) -> None:
+        """Brings on what could not be brought on before, and what is overdue."""
+        for attempt in list(self.live.values()):
+            self._push(attempt)
+            if attempt.key in self.live:
+                self._follow(attempt)
+        self._leftovers.clear()
+
+    def follow_leaving(self) -> None:
+        """Finishes attempts of which the rest of the prints was waited for."""
+        for attempt in list(self.live.values()):
+            if attempt.over_s is not None:
+                self._follow(attempt)
+
+    def _push(self, attempt: KubeAttempt) -> None:
+        """Creates and binds the pods of an attempt that starts, as far as the API server lets us."""
+        if attempt.start is None or attempt.is_leaving or attempt.bound:
+            return
+        try:
+            if not self._claimed:
+                self.claim()
+            if not attempt.created:
+                self._create(attempt)
+            for_all(lambda slot: self._site.bind(attempt.owner.pod_name(slot.rank), slot.node), attempt.slots)
+            attempt.bound, attempt.since_s = True, time.monotonic()
+            attempt.put_down()
+        except UnreachableError as error:
+            log.warning("job %s: %s", attempt.owner.job, error)
+        except ApiError as error:
+            # With its namespace the claim on it may be gone.
+            self._claimed = error.status != 404
+            self._give_up(attempt, f"Kubernetes refused it: {error}", passes(error))
+        except PhalanxError as error:
+            self._give_up(attempt, str(error), isinstance(error, NamespaceTakenError))
+
+    def _create(self, attempt: KubeAttempt) -> None:
+        """Creates all of an attempt. No scheduler knows its pods, so that none runs before it is bound."""
+        owner, settings = attempt.owner, self._site.settings
+        placement = Placement(attempt.slots)
+        gang = gang_of(self._yard, owner, self._jobs(owner.job), placement)
+        self._site.create(secret_manifest(gang, settings))
+        if attempt.meets:
+            self._site.create(service_manifest(owner, settings))
+        for_all(lambda manifest: self._create_pod(attempt, manifest), attempt.pod_manifests)
+        attempt.created = True
+        attempt.put_down()
+
+    def _create_pod(self, attempt: KubeAttempt, manifest: Manifest) -> None:
+        pod = read_pod(self._site.create(manifest))
+        if pod.key is not None:
+            attempt.pods.setdefault(pod.key[2], pod)
+
+    def _give_up(self, attempt: KubeAttempt, reason: str, retryable: bool, node: str = "") -> None:
+        """Undoes a start: it is told once no pod of it is left."""
+        assert attempt.start is not None
+        start = attempt.start
+        attempt.failure = Answer(
+            term=start.term, seq=start.seq, ok=False, reason=reason, retryable=retryable, node=node
+        )
+        attempt.put_down()
+        self._follow(attempt)
+
+    def _follow(self, attempt: KubeAttempt) -> None:
+        """Takes on how the pods of an attempt are."""
+        if self._seen is None:
+            return
+        self._note(attempt)
+        if attempt.is_leaving:
+            self._end(attempt)
+        elif attempt.start is not None:
+            self._mind_start(attempt)
+        elif verdict := verdict_of(attempt.ends, len(attempt.slots)):
+            attempt.verdict = verdict
+            attempt.put_down()
+            self._end(attempt)
+
+    def _note(self, attempt: KubeAttempt) -> None:
+        """Puts down which tasks have ended, and has what they print read."""
+        known = len(attempt.ends)
+        for rank, pod in attempt.pods.items():
+            if pod.has_run:
+                path = attempt.folder.log_path(rank, "out")
+                self._logs.follow(pod.metadata.name, pod.metadata.uid, path, pod.is_over)
+            if pod.is_over and rank not in attempt.ends:
+                slot = attempt.slot(rank)
+                attempt.ends[rank] = end_of(pod, slot, attempt.memory_mb.get(slot.role, 0), attempt.is_leaving)
+        for rank in attempt.gone - attempt.ends.keys():
+            attempt.ends[rank] = gone_end(attempt.slot(rank))
+        if len(attempt.ends) > known:
+            attempt.put_down()
+
+    def _mind_start(self, attempt: KubeAttempt) -> None:
+        if not attempt.bound:
+            return
+        late = time.monotonic() - attempt.since_s > BEGIN_PATIENCE_S
+        try:
+            for rank in attempt.gone:
+                slot = attempt.slot(rank)
+                raise NotBegun(attempt.ends[rank]["reason"], slot.node, retryable=True, at_once=True)
+            for rank, pod in attempt.pods.items():
+                self._mind_task(attempt, rank, pod, late)
+        except NotBegun as why:
+            if why.at_once or late:
+                self._give_up(attempt, why.reason, why.retryable, why.node)
+            return
+        if len(attempt.pods) == len(attempt.slots) and all(pod.has_run for pod in attempt.pods.values()):
+            self._started(attempt)
+
+    def _mind_task(self, attempt: KubeAttempt, rank: int, pod: TaskPod, late: bool) -> None:
+        container = next(each for each in attempt.pod_manifests if each["metadata"]["name"] == pod.metadata.name)
+        (task,) = container["spec"]["containers"]
+        slot = attempt.slot(rank)
+        mind_beginning(pod, slot, task["image"], (task.get("command") or [task["image"]])[0])
+        if late and not pod.has_run:
+            why = f"task {rank} on {slot.node} did not begin within {BEGIN_PATIENCE_S:g} s: {_conditions(pod)}"
+            raise NotBegun(why, slot.node, retryable=True, at_once=True)
+
+    def _started(self, attempt: KubeAttempt) -> None:
+        assert attempt.start is not None
+        start, attempt.start = attempt.start, None
+        answer = Answer(term=start.term, seq=start.seq, ok=True, reason="", retryable=True, node="")
+        state = attempt.folder.state() or new_state()
+        attempt.folder.write_state({**state, "phase": "running", "answers": [*state["answers"], answer]})
+        attempt.put_down()
+        self._emit(Done(start))
+        self._follow(attempt)
+
+    def _end(self, attempt: KubeAttempt) -> None:
+        """Has the pods of an attempt end, and finishes it once none uses anything."""
+        try:
+            if not self._resolve(attempt):
+                return
+            for rank, pod in list(attempt.pods.items()):
+                if not attempt.is_over(rank):
+                    self._end_pod(attempt, rank, pod)
+        except UnreachableError as error:
+            log.warning("job %s: %s", attempt.owner.job, error)
+            return
+        except ApiError as error:
+            log.warning("job %s: a pod cannot be deleted: %s", attempt.owner.job, error)
+            return
+        self._note(attempt)
+        if all(attempt.is_over(slot.rank) for slot in attempt.slots) and self._has_logs(attempt):
+            self._finish(attempt)
+
+    def _resolve(self, attempt: KubeAttempt) -> bool:
+        """Finds out about pods of which nothing was heard: whether they are known by now."""
+        for slot in attempt.slots:
+            if slot.rank not in attempt.pods and slot.rank not in attempt.gone:
+                pod = self._site.pod(attempt.owner.pod_name(slot.rank))
+                if pod is not None and pod.key == (*attempt.key, slot.rank):
+                    attempt.pods[slot.rank] = pod
+                else:
+                    attempt.gone.add(slot.rank)
+        return True
+
+    def _end_pod(self, attempt: KubeAttempt, rank: int, pod: TaskPod) -> None:
+        """Asks for the end of a pod once, again with less grace, and without its kubelet where that is lost."""
+        now_s = time.monotonic()
+        grace_ms = attempt.leaving_grace_ms
+        until_s = now_s + grace_ms / 1000
+        asked_s = attempt.until_s.get(rank)
+        name, uid = pod.metadata.name, pod.metadata.uid
+        if not pod.spec.node_name and not attempt.bound:
+            # Read anew: it may have been bound just before.
+            fresh = self._site.pod(name)
+            if fresh is None or not fresh.spec.node_name:
+                self._site.delete_pod(name, uid, 0)
+                attempt.gone.add(rank)
+                return
+        if asked_s is None or until_s < asked_s - 1:
+            # With 0 the API server would forget the pod at once, and its processes might run on.
+            self._site.delete_pod(name, uid, max(-(-grace_ms // 1000), 1))
+            attempt.until_s[rank] = until_s
+        elif now_s > asked_s + LEAVING_S and not self._nodes.is_ready(attempt.slot(rank).node):
+            self._site.delete_pod(name, uid, 0)
+            attempt.gone.add(rank)
+
+    def _has_logs(self, attempt: KubeAttempt) -> bool:
+        """Whether all that its tasks printed is here, or is waited for no more."""
+        if attempt.over_s is None:
+            attempt.over_s = time.monotonic()
+        if time.monotonic() - attempt.over_s > LOGS_S:
+            return True
+        return all(self._logs.has_all(pod.metadata.uid) for pod in attempt.pods.values())
+
+    def _finish(self, attempt: KubeAttempt) -> None:
+        """Puts down and tells how an attempt ended."""
+        answers, ending = [], attempt.verdict
+        if attempt.start is not None:
+            why = attempt.failure or Answer(
+                term=attempt.start.term,
+                seq=attempt.start.seq,
+                ok=False,
+                reason="stopped while it was starting",
+                retryable=True,
+                node="",
+            )
+            answers.append(why)
+            ending = Ending(outcome="unstarted", exit_code=0, reason=why["reason"])
+        if attempt.stops:
+            ending = STOPPED if attempt.start else Ending(outcome="stopped", exit_code=0, reason="stopped")
+        answers += [
+            Answer(term=stop.term, seq=stop.seq, ok=True, reason="", retryable=True, node="") for stop in attempt.stops
+        ]
+        ending = ending or LOST
+        state = attempt.folder.close(answers, ending)
+        self._forget(attempt)
+        if not attempt.stray:
+            self._tell(attempt.key, answers, state["ending"] or ending, attempt.adopted)
+
+    def _forget(self, attempt: KubeAttempt) -> None:
+        self.live.pop(attempt.key, None)
+        self._fence.unmark(*attempt.key)
+        for pod in attempt.pods.values():
+            self._logs.forget(pod.metadata.uid)
+            self._leftovers.add_pod(pod)
+        self._leftovers.add_objects(attempt.owner, attempt.meets)
+        self._leftovers.clear()
+
+    # What is told
+
+    def _tell(self, key: Key, answers: Iterable[Answer], ending: Ending | None, past: bool) -> None:
+        """An end that is told late is told with its time, by the clock of its node."""
+        events: list[Event] = [event_of(*key, answer) for answer in answers if answer["seq"] != LAST]
+        if ending is not None and ending["outcome"] in OUTCOMES:
+            cause = ending["reason"].partition(":")[0].partition(" ")[0] or "exit"
+            ended_ms = ending.get("ended_ms") if past else None
+            outcome = OUTCOMES[ending["outcome"]]
+            events.append(AttemptEnded(*key, outcome, ending["exit_code"], ending["reason"], cause, ended_ms))
+        self._emit(*events)
+
+    def _answer_for(self, action: Stop) -> None:
+        """Answers a stop of what does not run."""
+        folder = self._yard.folder(action.id.job, action.id.attempt)
+        folder.make()
+        done = Answer(term=action.id.term, seq=action.id.seq, ok=True, reason="", retryable=True, node="")
+        self._answer_again(action, folder.close([done], STOPPED))
+        self._fence.unmark(action.id.job, action.id.attempt)
+
+    def _answer_again(self, action: Action, state: AttemptState) -> None:
+        known = [answer for answer in state["answers"] if answer["seq"] == action.id.seq]
+        if known:
+            self._emit(*(event_of(action.id.job, action.id.attempt, answer) for answer in known))
+        elif action.id.seq < state["newest"] or state["ending"] is not None:
+            reason = f"action {state['newest']} of this attempt came first"
+            self._emit(Failed(action.id, reason, retryable=False))
+
+    def _end_older(self, action: ActionId) -> None:
+        """Nothing of an older attempt may run beside a newer one, even if it is not known any more."""
+        for key, attempt in list(self.live.items()):
+            if key[0] == action.job and key[1] < action.attempt and not attempt.is_leaving:
+                self._stop(Stop(ActionId(action.term, *key, LAST), 0, "superseded"))
+
+    def _emit(self, *events: Event) -> None:
+        if events:
+            self._hand_over(list(events))
+
+    # What Kubernetes tells
+
+    def take_pods(self, pods: Iterable[TaskPod]) -> None:
+        """All pods of this server that there are: of the others, those that were known to be there are gone."""
+        found = self._seen = {pod.metadata.uid: pod for pod in pods}
+        for attempt in self.live.values():
+            for rank, pod in list(attempt.pods.items()):
+                if pod.metadata.uid not in found and self._is_gone(attempt, rank):
+                    attempt.gone.add(rank)
+        for pod in found.values():
+            self._take(pod, False)
+        for attempt in list(self.live.values()):
+            self._expect_all(attempt, found.values())
+            self._follow(attempt)
+
+    def take_pod(self, pod: TaskPod, gone: bool) -> None:
+        """A pod that is new, has changed, or is gone."""
+        if self._seen is not None:
+            self._seen[pod.metadata.uid] = pod
+            if gone:
+                del self._seen[pod.metadata.uid]
+        self._take(pod, gone)
+        attempt = self.live.get(pod.key[:2]) if pod.key is not None else None
+        if attempt is not None:
+            self._follow(attempt)
+
+    def _take(self, pod: TaskPod, gone: bool) -> None:
+        key = pod.key
+        attempt = self.live.get(key[:2]) if key is not None else None
+        if attempt is None or key is None or key[2] not in {slot.rank for slot in attempt.slots}:
+            if not gone and self._is_strange(key):
+                self._leftovers.add_pod(pod)
+            return
+        known = attempt.pods.get(key[2])
+        if known is not None and known.metadata.uid != pod.metadata.uid:
+            return
+        attempt.pods[key[2]] = pod
+        if gone:
+            attempt.gone.add(key[2])
+
+    def _is_gone(self, attempt: KubeAttempt, rank: int) -> bool:
+        """A list may be older than the pod: it is asked for by name."""
+        try:
+            pod = self._site.pod(attempt.owner.pod_name(rank))
+        except ApiError:
+            return False
+        return pod is None or pod.metadata.uid != attempt.pods[rank].metadata.uid
+
+    def _expect_all(self, attempt: KubeAttempt, pods: Iterable[TaskPod]) -> None:
+        """After a restart: pods that were created and are not there any more have been deleted meanwhile."""
+        there = {pod.key[2] for pod in pods if pod.key is not None and pod.key[:2] == attempt.key}
+        if attempt.created:
+            attempt.gone |= {
+                slot.rank for slot in attempt.slots if slot.rank not in there and slot.rank not in attempt.pods
+            }
+
+    def _is_strange(self, key: tuple[str, int, int] | None) -> bool:
+        """Whether a pod belongs to no attempt. Before the takeover that is unknown."""
+        return self._adopted and (key is None or key[:2] not in self.live)
+
+    # What is taken over
+
+    def adopt(self, attempts: Iterable[Adopted], now: int) -> None:
+        """Takes over what runs, tells what has ended, and ends what belongs to no known attempt."""
+        present = {(each.job, each.attempt): each for each in attempts}
+        if self._yard.history.restored:
+            self._settle_restored(present, now)
+        for key in list(self._fence.marked()):
+            if key not in present:
+                self._end_stray(*key)
+        for each in present.values():
+            self._adopt(each, now)
+        self._adopted = True
+        for pod in (self._seen or {}).values():
+            self._take(pod, False)
+        self._leftovers.seek(lambda job, number: (job, number) in self.live)
+
+    def _adopt(self, adopted: Adopted, now: int) -> None:
+        key = (adopted.job, adopted.attempt)
+        state = self._yard.folder(*key).state()
+        awaits_start = any(isinstance(action, Start) for action in adopted.in_flight)
+        if state is not None and state["ending"] is not None:
+            self._tell(key, state["answers"], state["ending"], past=True)
+        elif state is not None or not awaits_start:
+            self._resume(key, state, awaits_start)
+        for action in adopted.in_flight:
+            # A leader that takes over stands in for what older leaders have asked for.
+            self._see_to(action, now, self._fence.outdated)
+
+    def _resume(self, key: Key, state: AttemptState | None, awaits_start: bool) -> None:
+        """Goes on with an attempt from its paper."""
+        folder = self._yard.folder(*key)
+        attempt = read_attempt(*key, folder) if state is not None else None
+        if attempt is None:
+            if state is None or not awaits_start:
+                folder.make()
+                self._tell(key, (), folder.close([], LOST)["ending"], past=True)
+            return
+        self._take_up(attempt)
+
+    def _take_up(self, attempt: KubeAttempt) -> None:
+        attempt.since_s, attempt.adopted = time.monotonic(), True
+        self.live[attempt.key] = attempt
+        self._fence.mark(*attempt.key)
+        if self._seen is not None:
+            for pod in self._seen.values():
+                if pod.key is not None and pod.key[:2] == attempt.key:
+                    self._take(pod, False)
+            self._expect_all(attempt, self._seen.values())
+
+    def _end_stray(self, job: str, attempt: int, grace_ms: int = 0) -> KubeAttempt | None:
+        """Ends what may run for an attempt that is not known; nothing of it is told."""
+        found = read_attempt(job, attempt, self._yard.folder(job, attempt))
+        if found is None:
+            self._fence.unmark(job, attempt)
+            return None
+        found.start, found.stops, found.failure, found.stray = None, [], None, True
+        found.stop_grace_ms = grace_ms
+        self._take_up(found)
+        return found
+
+    def _settle_restored(self, present: Mapping[Key, Adopted], now: int) -> None:
+        """Ends what a restored store does not know, waits for that, and puts its folders away."""
+        strays = list(strays_of(self._yard, present))
+        unknown = {(stray.job, stray.attempt) for stray in strays}
+        running = list(self._fence.marked())
+        ended = [key for key in running if key in unknown or key not in present]
+        for key in ended:
+            self._end_stray(*key, grace_ms=RESTORED_GRACE_MS)
+        deadline_s = time.monotonic() + RESTORED_WAIT_S
+        while any(key in self.live for key in ended) and time.monotonic() < deadline_s:
+            self.take_pods(self._site.pods())
+            time.sleep(0.2)
+        for stray in strays:
+            self._yard.history.found(put_away(self._yard, stray, (stray.job, stray.attempt) in running, now))
+
+
+def _conditions(pod: TaskPod) -> str:
+    """What a pod says of itself that does not begin."""
+    waiting = pod.state.waiting
+    if waiting is not None:
+        return f"{waiting.reason} {waiting.message}".strip()
+    told = [each for each in pod.status.conditions or () if each.status == "False"]
+    return "; ".join(f"{each.type}: {each.reason} {each.message}".strip() for each in told) or "its kubelet is silent"
