@@ -113,7 +113,7 @@ def has_kubelets() -> bool:
 
 def has_namespaces() -> bool:
     """Whether network namespaces can be made here, with links between them."""
-    if os.getuid() != 0 or not has_programs("ip", "unshare"):
+    if os.getuid() != 0 or not has_programs("ip", "unshare") or not Path("/dev/net/tun").exists():
         return False
     link = ["ip", "link", "add", "phalanx0", "type", "veth", "peer", "name", "phalanx1"]
     return subprocess.run(["unshare", "--net", *link], capture_output=True).returncode == 0

@@ -66,7 +66,11 @@ class Launched:
 
     def launcher(self, options: tuple[str, ...]) -> list[str]:
         """The command, up to the program."""
-        return [sys.executable, "-m", "phalanx", "launch", *options, "--", sys.executable]
+        return [sys.executable, "-m", "phalanx", "launch", *options, "--", self.interpreter()]
+
+    def interpreter(self) -> str:
+        """What runs the program."""
+        return sys.executable
 
     def wait(self, timeout_s: float = PATIENCE_S) -> int:
         return self.process.wait(timeout_s)

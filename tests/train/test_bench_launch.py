@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
+import warm
 
 from phalanx.bench.launch import detection, faults, recovery, resize, storm
 from phalanx.bench.launch.faults import KINDS, fault_of
 
 pytestmark = pytest.mark.needs("torch")
+
+
+@pytest.fixture
+def warm_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What starts agents and ranks has imported torch: no more is shown by each of them importing it."""
+    monkeypatch.setattr(sys, "executable", warm.python())
+    monkeypatch.setenv("PYTHON_EXEC", warm.python())
 
 
 def silent(line: str) -> None:
@@ -23,6 +33,7 @@ def test_faults_are_noticed_and_named_and_slow_ranks_left_alone() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("warm_python")
 def test_all_ways_of_recovery_come_back() -> None:
     rows = recovery.run(recovery.QUICK, silent)
     assert len(rows) == 8

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 import re
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,6 +67,39 @@ class Agents:
             and agents[0][1] >= 2
             for agents in self.worlds().values()
         )
+
+
+ECHO = """
+import socket, sys, time
+listener = socket.create_server((sys.argv[1], 5000))
+print("listens", flush=True)
+connection, _ = listener.accept()
+while received := connection.recv(65536):
+    connection.sendall(received)
+"""
+ASK = """
+import socket, sys, time
+connection = socket.create_connection((sys.argv[1], 5000))
+def answered_after(count):
+    began = time.monotonic()
+    connection.sendall(bytes(count))
+    while count:
+        count -= len(connection.recv(65536))
+    return time.monotonic() - began
+print(min(answered_after(1) for _ in range(5)), answered_after(200_000))
+"""
+
+
+def test_on_a_long_line_all_is_late_and_what_is_lost_comes_in_the_end() -> None:
+    with Hosts(2, long_lines=[1]) as hosts:
+        hosts.delay(1, 0.03, lost=0.02)
+        near, address = [*hosts.command(0), sys.executable, "-c"], hosts.address(0)
+        with subprocess.Popen([*near, ECHO, address], stdout=subprocess.PIPE) as echo:
+            assert echo.stdout is not None
+            echo.stdout.readline()
+            far = [*hosts.command(1), sys.executable, "-c", ASK, address]
+            least_s, _ = map(float, subprocess.run(far, check=True, capture_output=True, timeout=60).stdout.split())
+        assert least_s >= 2 * 0.03
 
 
 @pytest.fixture

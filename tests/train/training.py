@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import warm
 from launching import NOTES, Launch, Launched
 
 TRAINING = (
@@ -101,6 +102,9 @@ class Trained(Launched):
     """A launcher of ranks that train by `elastic`."""
 
     prelude = TRAINING
+
+    def interpreter(self) -> str:
+        return warm.python()
 
 
 def by_step(launch: Launch) -> dict[int, list[dict[str, Any]]]:

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import PrefixStore, TCPStore
+from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
 from phalanx.bench.launch.faults import fail, fault_of
 from phalanx.train.checkpoint import Checkpointer, Host
@@ -132,13 +132,18 @@ def faults(notes: Notes, folder: Path, number: int) -> None:
 
 
 def join() -> None:
-    """Joins the process group. Under torchrun, ranks that were restarted would find the addresses of those before."""
+    """Joins the process group. In a store of torchrun's agent, ranks would find the addresses of those before them.
+
+    torchrun's agents need not agree on how often they restarted, so that only a store of one agent goes by it.
+    """
     rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     is_agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    store = TCPStore(address, port, world_size, is_master=rank == 0 and not is_agents)
-    own = PrefixStore(f"bench/{os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
-    dist.init_process_group("gloo", store=own, rank=rank, world_size=world_size)
+    store: Store = TCPStore(
+        os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), world_size, is_master=rank == 0 and not is_agents
+    )
+    if is_agents:
+        store = PrefixStore(f"bench/{os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size)
 
 
 WAYS: dict[str, Callable[[Notes, Path, int], None]] = {

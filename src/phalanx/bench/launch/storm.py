@@ -27,11 +27,11 @@ LEASE_S = 1
 RANK = str(Path(__file__).with_name("storm_rank.py"))
 PRELOAD = "torch,torch.distributed,phalanx.bench.launch.storm_rank"
 
-GLOO = {"GLOO_SOCKET_IFNAME": "eth0"}
-"""Gloo listens where the name of the machine leads to otherwise, which is the same for all hosts."""
-
 LEAVES = ("cut", "pause", "freeze", "kill", "leave")
 """Ranks of an agent that is paused go on; of one that is frozen they do not."""
+
+LONG = (0.02, 0.01)
+"""Seconds on the way, and the part that is lost."""
 
 FOUNDER = 0
 """The host of the endpoint. Another agent there would found another run while it is gone: its own comes back."""
@@ -57,6 +57,7 @@ class Storm:
         self._notes = Tail(run.folder / "notes")
         self._gone: dict[int, str] = {}
         self._slow: int | None = None
+        self._is_long = False
         self.changes: Counter[str] = Counter()
         self._agents = {host: self._start(host) for host in range(hosts.count)}
 
@@ -67,6 +68,7 @@ class Storm:
     def change(self) -> str:
         """One leave or join; what it was."""
         self._change_speed()
+        self._change_delay()
         can_leave = len(self.present) > LEAST
         if not self._gone or (can_leave and self._drawn.random() < 0.5):
             return self._take_away(self._drawn.choice(self.present))
@@ -141,12 +143,19 @@ class Storm:
                 self._hosts.slow_down(self._slow)
                 self.changes["slow line"] += 1
 
+    def _change_delay(self) -> None:
+        """The line of the last host is long for a while: frames are late on it, and some are lost."""
+        if self._drawn.random() < 0.1:
+            self._is_long = not self._is_long
+            self._hosts.delay(self._hosts.count - 1, *(LONG if self._is_long else (0.0, 0.0)))
+            self.changes["long line"] += self._is_long
+
     def _start(self, host: int) -> Process:
         where = ("--rdzv-endpoint", f"{self._hosts.address(0)}:{PORT}", "--local-addr", self._hosts.address(host))
         conf = ("--rdzv-conf", f"lease={LEASE_S},last_call_timeout=1", "--max-restarts", "100000")
         warm = ("--standby", "1", "--preload", PRELOAD)
         words = [*LAUNCH, "--nnodes", f"{LEAST}:{self._hosts.count}", *where, *conf, *warm, "--", sys.executable]
-        process = Process([*words, RANK, str(self._run.folder)], GLOO, before=self._hosts.command(host))
+        process = Process([*words, RANK, str(self._run.folder)], {}, before=self._hosts.command(host))
         self._run.processes.append(process)
         return process
 
@@ -184,7 +193,7 @@ class Tail:
 
 
 def run(scale: Scale, tell: Tell) -> list[Row]:
-    with Run() as run, Hosts(scale.hosts) as hosts:
+    with Run() as run, Hosts(scale.hosts, long_lines=[scale.hosts - 1]) as hosts:
         storm = Storm(run, hosts, random.Random(7))
         storm.settled()
         seconds = []

@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from phalanx.train.checkpoint.ending import grace
-from phalanx.train.launch import environment
+from phalanx.train.launch import environment, gloo
 from phalanx.train.launch.addresses import LaunchError, free_port, is_local, local_address
 from phalanx.train.launch.budget import Rules as Restarts
 from phalanx.train.launch.cause import Cause
@@ -215,9 +215,9 @@ class AgentProcess:
         self._prepare_next()
 
     def _variables(self, epoch: Epoch) -> list[dict[str, str]]:
-        options = self._options
+        options, own = self._options, gloo.variables(epoch, self._me.host)
         return [
-            environment.of_rank(epoch, self._me.name, rank, options.run_id, options.max_restarts)
+            environment.of_rank(epoch, self._me.name, rank, options.run_id, options.max_restarts) | own
             for rank in range(options.slots)
         ]
 
