@@ -156,9 +156,12 @@ def test_a_slow_durable_write_does_not_hold_back_snapshots_to_memory(
             checkpointer.step()
             assert checkpointer._station.memory.holdings.find(0, checkpointer.completed), checkpointer.faults
         assert checkpointer.describe()["skipped"] == 0
+        assert not checkpointer.save()
+        assert "step 105 is not saved to shared, still busy with the step before" in checkpointer.faults
         os.kill(process.pid, signal.SIGCONT)
         checkpointer.wait()
         assert checkpointer.durable_step == 100
+        assert checkpointer.save()
 
 
 def test_a_lost_permission_is_named_and_a_step_follows_when_it_is_back(

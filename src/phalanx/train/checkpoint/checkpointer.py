@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
@@ -130,9 +131,20 @@ class Checkpointer:
         return loaded
 
     def save(self, metrics: Mapping[str, float] | None = None) -> bool:
-        """Saves to all tiers now; whether a snapshot was taken. All ranks must call it after the same step."""
-        self._saver.await_room()
-        return self._save(list(self._station.tiers), metrics or {})
+        """Saves to all tiers now; whether it goes to all of them. All ranks must call it after the same step.
+
+        A tier that is busy with the step before is left out, which a line of the log says: `wait` first to have all.
+        """
+        saver = self._saver
+        saver.await_room()
+        late = Counter(saver.late)
+        taken = self._save(list(self._station.tiers), metrics or {})
+        left_out = [tier for tier in self._station.tiers if saver.late[tier] > late[tier]]
+        if taken and left_out:
+            fault = f"step {self.completed} is not saved to {', '.join(left_out)}, still busy with the step before"
+            saver.faults.append(fault)
+            log.warning("rank %d: %s; wait() before save() to have it in all tiers", self._station.rank, fault)
+        return taken and not left_out
 
     def wait(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
         """Waits until everything that was begun is saved; whether it is."""
