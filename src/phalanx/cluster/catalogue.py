@@ -7,7 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-from phalanx.cluster import catalogue_data as data
+from phalanx.cluster.hardware import aws, clouds, gcp, nvidia, other_vendors
+from phalanx.cluster.hardware.rows import AcceleratorRow, Cited, InstanceRow
 from phalanx.errors import PhalanxError
 
 
@@ -116,12 +117,12 @@ def _close(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_BY_KEY[match].name for match in matches))[:3]
 
 
-def _figure(cited: data.Cited, unit: str) -> Figure:
+def _figure(cited: Cited, unit: str) -> Figure:
     value, (source, date) = cited
     return Figure(float(value), unit, source, date)
 
 
-def _accelerator(row: data.AcceleratorRow) -> Accelerator:
+def _accelerator(row: AcceleratorRow) -> Accelerator:
     return Accelerator(
         name=row.name,
         vendor=row.vendor,
@@ -138,8 +139,8 @@ def _accelerator(row: data.AcceleratorRow) -> Accelerator:
     )
 
 
-def _instance(row: data.InstanceRow) -> InstanceType:
-    shape_source, shape_date = data.SHAPES[row.cloud]
+def _instance(row: InstanceRow) -> InstanceType:
+    shape_source, shape_date = _SHAPES[row.cloud]
     return InstanceType(
         name=row.name,
         cloud=row.cloud,
@@ -155,6 +156,7 @@ def _instance(row: data.InstanceRow) -> InstanceType:
     )
 
 
-_ACCELERATORS = tuple(_accelerator(row) for row in data.ACCELERATORS)
-_INSTANCES = tuple(_instance(row) for row in data.INSTANCES)
+_ACCELERATORS = tuple(_accelerator(row) for row in (*nvidia.ACCELERATORS, *other_vendors.ACCELERATORS))
+_SHAPES = {**aws.SHAPES, **gcp.SHAPES, **clouds.SHAPES}
+_INSTANCES = tuple(_instance(row) for row in (*aws.INSTANCES, *gcp.INSTANCES, *clouds.INSTANCES))
 _BY_KEY = {_key(name): each for each in _ACCELERATORS for name in (each.name, *each.aliases)}
