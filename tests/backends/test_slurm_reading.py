@@ -11,7 +11,7 @@ from builders import a_job
 from phalanx.backends.slurm.commands import SlurmDown, SlurmMissing, SlurmRefused, run, said
 from phalanx.backends.slurm.endings import ending_of, start_failure
 from phalanx.backends.slurm.hostlist import HostlistError, expand, numbers
-from phalanx.backends.slurm.jobs import GONE, SlurmJob, read_jobs
+from phalanx.backends.slurm.jobs import GONE, SlurmJob, read_accounted, read_jobs
 from phalanx.backends.slurm.nodes import cluster_of, fields, read_nodes
 from phalanx.backends.slurm.orders import NodeYard, write_orders
 from phalanx.backends.slurm.request import sbatch_arguments, shares_of
@@ -231,3 +231,14 @@ def test_the_order_of_a_node_has_its_tasks_and_no_others(tmp_path: Path) -> None
     assert {name: [task["rank"] for task in each] for name, each in tasks.items()} == {"n0": [0, 2], "n1": [1]}
     assert {task["env"]["WORLD_SIZE"] for each in tasks.values() for task in each} == {"3"}
     assert {task["env"]["MASTER_ADDR"] for each in tasks.values() for task in each} == {"10.0.0.7"}
+
+
+def test_sacct_tells_of_jobs_and_hetjobs_and_not_of_their_steps() -> None:
+    found = read_accounted(
+        "7|NODE_FAIL|n1\n7.batch|CANCELLED|n1\n8|CANCELLED by 0|n[1-2]\n9+0|COMPLETED|n1\n9+1|OUT_OF_MEMORY|n2\n|\n"
+    )
+    assert {job: (each.state, each.nodes) for job, each in found.items()} == {
+        "7": ("NODE_FAIL", ("n1",)),
+        "8": ("CANCELLED", ("n1", "n2")),
+        "9": ("OUT_OF_MEMORY", ("n1", "n2")),
+    }

@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from phalanx.backends.slurm.commands import SlurmRefused, run
+from phalanx.backends.slurm.commands import SlurmError, SlurmRefused, run
 from phalanx.backends.slurm.hostlist import HostlistError, expand
 
 _FORMAT = "%A|%i|%T|%N|%r|%k"
 """Number, number with the part of a hetjob, state, nodes, reason and comment: the last alone is a user's text."""
+
+_ACCOUNTED = "JobID,State,NodeList"
 
 PENDING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT")
 LEAVING = ("COMPLETING", "STAGE_OUT", "SIGNALING", "STOPPED", "RESIZING", "SUSPENDED")
@@ -43,11 +45,14 @@ class SlurmJob:
 
 
 def ask_jobs(ids: Iterable[str]) -> dict[str, SlurmJob]:
-    """Jobs by number; one that Slurm knows no more is gone."""
+    """Jobs by number. One that Slurm knows no more is as its accounting has it; without that it is gone."""
     wanted = list(ids)
     found: dict[str, SlurmJob] = {}
     for at in range(0, len(wanted), CHUNK):
         found |= _ask(wanted[at : at + CHUNK])
+    forgotten = [job for job in wanted if job not in found]
+    if forgotten:
+        found |= _accounted(forgotten)
     return {job: found.get(job, SlurmJob(job, GONE)) for job in wanted}
 
 
@@ -101,14 +106,41 @@ def _ask(ids: list[str]) -> dict[str, SlurmJob]:
         return {} if len(ids) == 1 else {job: found for each in ids for job, found in _ask([each]).items()}
 
 
+def _accounted(ids: list[str]) -> dict[str, SlurmJob]:
+    """Jobs that Slurm has forgotten: from its accounting or, where there is none, from its list of completed jobs."""
+    wanted = ["sacct", "--noheader", "--parsable2", f"--jobs={','.join(ids)}", f"--format={_ACCOUNTED}"]
+    for argv in (wanted, [*wanted, "--completion"]):
+        try:
+            return read_accounted(run(argv))
+        except SlurmError:
+            continue
+    return {}
+
+
+def read_accounted(text: str) -> dict[str, SlurmJob]:
+    """Jobs from what sacct prints. Steps are passed over; of a number that Slurm had twice the last counts."""
+    found: dict[str, SlurmJob] = {}
+    for line in text.splitlines():
+        whole, _, rest = line.partition("|")
+        state, _, nodes = rest.partition("|")
+        number, _, part = whole.partition("+")
+        if number.isdecimal() and state:
+            each = SlurmJob(number, state.split()[0].upper(), _names(nodes))
+            found[number] = _together(found[number], each) if part not in ("", "0") and number in found else each
+    return found
+
+
 def _job(cells: list[str]) -> SlurmJob:
     number, whole, state, nodes, reason, comment = cells
     id_ = re.sub(r"[+_].*", "", whole) if "+" in whole else number
+    return SlurmJob(id_, state.upper(), _names(nodes), reason, "" if comment == "(null)" else comment)
+
+
+def _names(nodes: str) -> tuple[str, ...]:
     try:
-        names = expand(nodes)
+        return expand(nodes)
     except HostlistError:
-        names = ()
-    return SlurmJob(id_, state.upper(), names, reason, "" if comment == "(null)" else comment)
+        return ()
 
 
 def _together(one: SlurmJob, other: SlurmJob) -> SlurmJob:
