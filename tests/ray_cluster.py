@@ -22,6 +22,9 @@ from pathlib import Path
 from phalanx.backends.local.host.processes import descendants, process
 
 STORE_BYTES = 80_000_000
+CPUS = 2
+"""Ray begins a Python for each at once, which takes seconds of a processor."""
+
 READY_S = 600.0
 END_S = 20.0
 SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_raylet_start_wait_time_s": "600"}
@@ -55,16 +58,12 @@ class RayNode:
         raise LookupError(f"node {self.name} has no {name}")
 
     def end(self) -> None:
-        """Ends it and everything that it started, however it is."""
+        """Ends it and everything that it started, however it is. Asked to end, it would take its time."""
         left = [each.pid for each in descendants(self.pid)]
-        self._process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(END_S)
-        self._process.kill()
-        self._process.wait()
-        for pid in left:
+        for pid in (self.pid, *left):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        self._process.wait()
         until_s = time.monotonic() + END_S
         while any((found := process(pid)) and found.state != "Z" for pid in left) and time.monotonic() < until_s:
             time.sleep(0.05)
@@ -86,12 +85,12 @@ class RaySite:
         self._settings |= {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": str(self.folder / "gcs")}
         return self
 
-    def start_head(self, name: str, gpus: int, cpus: int = 4) -> RayNode:
+    def start_head(self, name: str, gpus: int, cpus: int = CPUS) -> RayNode:
         """Starts the head. One that is started again is not to mind that nodes of the one before it live."""
         (self.folder / "ray_current_cluster").unlink(missing_ok=True)
         return self._start(name, gpus, cpus, ["--head", f"--port={self.port}", "--include-dashboard=false"])
 
-    def start_node(self, name: str, gpus: int, cpus: int = 4, labels: Mapping[str, str] = {}) -> RayNode:
+    def start_node(self, name: str, gpus: int, cpus: int = CPUS, labels: Mapping[str, str] = {}) -> RayNode:
         """Starts a node."""
         return self._start(name, gpus, cpus, [f"--address={self.address}"], labels)
 
@@ -113,13 +112,15 @@ class RaySite:
     def _start(self, name: str, gpus: int, cpus: int, how: list[str], labels: Mapping[str, str] = {}) -> RayNode:
         told = ",".join(f"{key}={value}" for key, value in {"phalanx.dev/node": name, **labels}.items())
         log = self.folder / f"{name}.log"
+        # Logs are not gathered, and no node is to be added.
+        spared = ["--include-log-monitor=false", "--no-monitor"]
         head = [f"--temp-dir={self.folder}"] if "--head" in how else []
         with log.open("wb") as out:
             started = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats"),
                     *("--node-ip-address=127.0.0.1", f"--num-cpus={cpus}", f"--num-gpus={gpus}"),
-                    *(f"--object-store-memory={STORE_BYTES}", f"--labels={told}", *head, *how),
+                    *(f"--object-store-memory={STORE_BYTES}", f"--labels={told}", *spared, *head, *how),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -133,14 +134,26 @@ class RaySite:
 
 @cache
 def shared_site() -> RaySite:
-    """A Ray of two nodes with four GPUs each, up to the end of the tests."""
+    """A Ray of two nodes with four GPUs each, up to the last of the tests that want it."""
     made = RaySite()
-    atexit.register(made.close)
+    atexit.register(end_shared)
     made.start_head("n0", 4)
     made.await_ready()
     made.start_node("n1", 4)
     made.await_ready()
     return made
+
+
+def shared_driver() -> Path:
+    """The folder of the process that talks to the shared one."""
+    return shared_site().folder / "driver"
+
+
+def end_shared() -> None:
+    """Ends the shared one, where there is one; the next test that wants it has another."""
+    if shared_site.cache_info().currsize:
+        shared_site().close()
+        shared_site.cache_clear()
 
 
 def free_port() -> int:

@@ -20,11 +20,12 @@ from phalanx.backends.live import Adopted
 from phalanx.backends.local.host.processes import Process, processes, variable
 from phalanx.backends.ray.backend import RayBackend
 from phalanx.backends.ray.yard import RayYard
-from phalanx.cluster.cluster import Health
+from phalanx.cluster.cluster import Cluster, Health, Node
 from phalanx.placement.placement import Placement, Slot
 from phalanx.protocol.action import Action, ActionId, Start, Stop
 from phalanx.protocol.event import (
     AttemptEnded,
+    ClusterChanged,
     DevicesAssigned,
     Done,
     Event,
@@ -34,7 +35,7 @@ from phalanx.protocol.event import (
     Outcome,
 )
 from phalanx.workload.job import Execution, Job
-from ray_cluster import RaySite, shared_site
+from ray_cluster import RaySite, shared_driver, shared_site
 
 pytestmark = pytest.mark.needs("ray")
 
@@ -50,10 +51,9 @@ class Site:
         self.jobs: dict[str, Job] = {}
         self.seen: list[Event] = []
         (data / "backend").mkdir(parents=True, exist_ok=True)
-        where = driver or data / "driver"
-        self._yard = RayYard(
-            data, address=ray.address, driver=where, site=f"{data.parent.name}-{data.name}", nodes=nodes
-        )
+        self.cluster = Cluster(tuple(Node(name, gpus=4) for name in nodes), name="fixed")
+        where, site = driver or data / "driver", f"{data.parent.name}-{data.name}"
+        self._yard = RayYard(data, address=ray.address, driver=where, site=site, cluster=lambda: self.cluster)
         self._woken = threading.Event()
         self.driver = where
         self.open()
@@ -130,34 +130,42 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    """A backend with a driver of its own on the Ray that tests share."""
+def alone(tmp_path: Path) -> Iterator[Site]:
+    """A backend with a driver of its own, which may be killed, on the Ray that tests share."""
     made = Site(shared_site(), tmp_path / "data", "n0", "n1")
     yield made
     made.close()
 
 
-def test_a_gang_goes_on_when_the_process_that_talks_to_ray_is_killed(site: Site) -> None:
-    site.start(("n0", 0), ("n1", 0))
-    before = sorted(each.pid for each in site.processes())
-    (driver,) = site.drivers()
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    """A backend on the Ray that tests share. Its driver is shared as well: each takes seconds to come up."""
+    made = Site(shared_site(), tmp_path / "data", "n0", "n1", driver=shared_driver())
+    yield made
+    made.close()
+
+
+def test_a_gang_goes_on_when_the_process_that_talks_to_ray_is_killed(alone: Site) -> None:
+    alone.start(("n0", 0), ("n1", 0))
+    before = sorted(each.pid for each in alone.processes())
+    (driver,) = alone.drivers()
     os.kill(driver, signal.SIGKILL)
     stop = ActionId(1, "a", 1, 1)
     until_s = time.monotonic() + PATIENCE_S
-    while site.drivers() in ([], [driver]):
+    while alone.drivers() in ([], [driver]):
         assert time.monotonic() < until_s
         time.sleep(0.05)
-    assert sorted(each.pid for each in site.processes()) == before
-    assert site.ask(Stop(stop, 2_000, "cancelled")) == Done(stop)
-    assert site.processes() == []
-    assert not any(isinstance(event, AttemptEnded) for event in site.seen)
+    assert sorted(each.pid for each in alone.processes()) == before
+    assert alone.ask(Stop(stop, 2_000, "cancelled")) == Done(stop)
+    assert alone.processes() == []
+    assert not any(isinstance(event, AttemptEnded) for event in alone.seen)
 
 
-def test_what_a_task_prints_while_nothing_talks_to_ray_is_neither_lost_nor_doubled(site: Site) -> None:
-    site.start(("n0", 0), command=("sh", "-c", "for i in $(seq 400); do echo $i; sleep 0.01; done"))
-    os.kill(site.drivers()[0], signal.SIGKILL)
-    assert site.ending().outcome is Outcome.SUCCEEDED
-    printed = (site.data / "jobs" / "a" / "1" / "0.out").read_text()
+def test_what_a_task_prints_while_nothing_talks_to_ray_is_neither_lost_nor_doubled(alone: Site) -> None:
+    alone.start(("n0", 0), command=("sh", "-c", "for i in $(seq 400); do echo $i; sleep 0.01; done"))
+    os.kill(alone.drivers()[0], signal.SIGKILL)
+    assert alone.ending().outcome is Outcome.SUCCEEDED
+    printed = (alone.data / "jobs" / "a" / "1" / "0.out").read_text()
     assert printed.split() == [str(number) for number in range(1, 401)]
 
 
@@ -182,6 +190,7 @@ def test_devices_that_other_work_of_ray_holds_are_not_given_twice(site: Site) ->
         assert variable(task.pid, "CUDA_VISIBLE_DEVICES") == str(device)
 
 
+@pytest.mark.needs("ray_head")
 def test_what_other_work_of_ray_holds_is_told_of_as_used_until_it_ends(site: Site) -> None:
     program = """if True:
         import ray, sys, time
@@ -205,11 +214,17 @@ def test_a_start_on_a_node_that_ray_does_not_have_says_so_and_can_be_tried_again
     assert answer == Failed(FIRST, "node n9 is not in the Ray cluster, or is dead there", True, "n9")
 
 
-def test_a_node_that_is_killed_has_failed_and_its_gang_is_lost_as_a_whole(tmp_path: Path) -> None:
+@pytest.mark.needs("ray_head")
+def test_a_node_that_joins_is_taken_in_and_when_it_is_killed_its_gang_is_lost_as_a_whole(tmp_path: Path) -> None:
     ray = shared_site()
+    site = Site(ray, tmp_path / "data", "n0", "n1", driver=shared_driver())
+    site.cluster = replace(site.cluster, name="ray")
     node = ray.start_node("n2", 2)
     ray.await_ready()
-    site = Site(ray, tmp_path / "data", "n0", "n2")
+    joined = site.until(lambda event: isinstance(event, ClusterChanged))
+    assert isinstance(joined, ClusterChanged)
+    assert [(each.name, each.gpus) for each in joined.cluster.nodes] == [("n0", 4), ("n1", 4), ("n2", 2)]
+    site.cluster = joined.cluster
     site.start(("n0", 0), ("n2", 0))
     os.kill(node.raylet(), signal.SIGKILL)
     ending = site.ending()
@@ -224,12 +239,12 @@ def test_a_node_that_is_killed_has_failed_and_its_gang_is_lost_as_a_whole(tmp_pa
 
 def test_a_node_that_came_back_while_no_server_was_there_is_told_of_as_healthy(tmp_path: Path) -> None:
     ray, data = shared_site(), tmp_path / "data"
-    before = Site(ray, data, "n1", "n9")
+    before = Site(ray, data, "n1", "n9", driver=shared_driver())
     before.health("n9", Health.FAILED)
     before.backend.close()
     told = data / "backend" / "ray-nodes.json"
     told.write_text(json.dumps({**json.loads(told.read_text()), "n1": {"health": "failed"}}))
-    after = Site(ray, data, "n1", "n9")
+    after = Site(ray, data, "n1", "n9", driver=shared_driver())
     after.health("n1", Health.HEALTHY)
     assert not any(isinstance(event, NodeHealthChanged) and event.node == "n9" for event in after.seen)
     after.backend.close()

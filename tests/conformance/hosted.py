@@ -137,7 +137,7 @@ def opened(data: Path, jobs: dict[str, Job], how: list[str]) -> LiveBackend:
     from phalanx.backends.ray.yard import RayYard
 
     address, driver = how
-    yard = RayYard(data, address=address, driver=Path(driver), site=data.name, nodes=("n0", "n1"))
+    yard = RayYard(data, address=address, driver=Path(driver), site=data.name, cluster=lambda: CLUSTER)
     return RayBackend(yard, jobs.__getitem__)
 
 

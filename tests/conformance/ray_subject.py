@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hosted import HostedBackend
+from hosted import CLUSTER, HostedBackend
 from programs import Program
 from subject import LocalSubject
 
@@ -21,31 +21,29 @@ from phalanx.backends.ray.backend import RayBackend
 from phalanx.backends.ray.node.member import scratch_folder
 from phalanx.backends.ray.offer import ray_offer
 from phalanx.backends.ray.yard import RayYard
-from ray_cluster import shared_site
-
-NODES = ("n0", "n1")
+from ray_cluster import shared_driver, shared_site
 
 
 @cache
-def node_ids() -> tuple[str, ...]:
+def node_ids(address: str) -> tuple[str, ...]:
     """What Ray calls its nodes."""
     program = "import ray, sys; ray.init(sys.argv[1]); print(*(node['NodeID'] for node in ray.nodes()))"
-    told = subprocess.run(
-        [sys.executable, "-c", program, shared_site().address], capture_output=True, text=True, check=True
-    ).stdout
+    told = subprocess.run([sys.executable, "-c", program, address], capture_output=True, text=True, check=True).stdout
     return tuple(told.split())
 
 
 def ray_yard(data: Path) -> RayYard:
     """Where a backend works. The process that talks to Ray is shared: it takes a second to start."""
     ray = shared_site()
-    return RayYard(data, address=ray.address, driver=ray.folder / "driver", site=data.name, nodes=NODES)
+    return RayYard(data, address=ray.address, driver=shared_driver(), site=data.name, cluster=lambda: CLUSTER)
 
 
 class RaySubject(LocalSubject):
     """Processes on the nodes of Ray, which are all on this machine."""
 
     programs = frozenset(Program)
+    slowness = 4
+    """So many times fewer kills: each backend takes a while to find the driver, and each start to reach a node."""
 
     def _make_yard(self) -> RayYard:
         return ray_yard(self.data)
@@ -57,7 +55,7 @@ class RaySubject(LocalSubject):
         return RayBackend(self.yard, self.jobs.__getitem__)
 
     def _open_apart(self) -> HostedBackend:
-        return HostedBackend(self.data, self.jobs, shared_site().address, str(shared_site().folder / "driver"))
+        return HostedBackend(self.data, self.jobs, shared_site().address, str(shared_driver()))
 
     def living(self, job: str) -> int:
         """Those put down in the folders of its members on the nodes."""
@@ -78,7 +76,7 @@ class RaySubject(LocalSubject):
         ]
 
     def sabotage(self, job: str, rank: int) -> None:
-        for node in node_ids():
+        for node in node_ids(shared_site().address):
             (Path(scratch_folder()) / node[:12] / self.data.name / job / "1" / f"{rank}.out").mkdir(parents=True)
 
     def _clear(self) -> None:

@@ -61,6 +61,7 @@ class Setting:
     device in turns run for `turn_ms` each. `private` are files and folders of the server's, beside `data`, that no
     task may see. `secrets` gives the secrets of a job that starts now as variables; for one that may not have what it
     names it raises a PhalanxError, which is why the start fails. `history` is what the store knows of attempts.
+    `cluster` is that of the start; `present` gives the one of now.
     """
 
     data: Path
@@ -72,6 +73,11 @@ class Setting:
     private: tuple[str, ...] = ()
     secrets: Callable[[Job], Mapping[str, str]] = no_secrets
     history: History = field(default_factory=History)
+    cluster_now: Callable[[], Cluster] | None = None
+
+    def present(self) -> Cluster:
+        """The cluster as it is now: nodes come and go while a server runs."""
+        return self.cluster if self.cluster_now is None else self.cluster_now()
 
 
 def backend_names() -> tuple[str, ...]:

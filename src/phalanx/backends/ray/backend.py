@@ -20,6 +20,11 @@ class RayBackend(LocalBackend):
     def __init__(self, yard: Yard, jobs: Callable[[str], Job]) -> None:
         super().__init__(yard, jobs, _keep)
 
+    def events(self, now: int) -> list[Event]:
+        """What has happened since the last look, and which nodes have joined."""
+        assert isinstance(self._herd, RaySupervisors)
+        return [*super().events(now), *self._herd.guests.changes()]
+
     def offer(self) -> Offer:
         """What Ray can do."""
         return ray_offer()

@@ -56,7 +56,7 @@ def _yard(setting: Setting) -> Yard:
         address=address(),
         driver=driver,
         site=_site(driver),
-        nodes=tuple(node.name for node in setting.cluster.nodes),
+        cluster=setting.present,
     )
 
 

@@ -17,6 +17,9 @@ from phalanx.cluster.cluster import DEFAULT_POLICY, Cluster, Node
 from phalanx.errors import PhalanxError
 
 ASK_S = 60.0
+CLUSTER = "ray"
+"""What a cluster is called whose nodes are those that Ray has: what joins Ray joins it."""
+
 NODE_LABEL, TYPE_LABEL, MARKET_LABEL = "phalanx.dev/node", "ray.io/accelerator-type", "ray.io/market-type"
 LEVELS = (("region", "ray.io/availability-region"), ("zone", "ray.io/availability-zone"))
 """Levels of the cluster that Ray's own labels tell of."""
@@ -53,7 +56,7 @@ def cluster_from(nodes: list[dict[str, Any]]) -> Cluster:
             f"Ray has several nodes named {twice[0]}: start each with --labels={NODE_LABEL}=NAME and another name"
         )
     ordered = tuple(sorted(made, key=lambda node: (node.path, node.name)))
-    return Cluster(ordered, levels=(*(name for name, _ in levels), "node"), policy=DEFAULT_POLICY, name="ray")
+    return Cluster(ordered, levels=(*(name for name, _ in levels), "node"), policy=DEFAULT_POLICY, name=CLUSTER)
 
 
 def _node(told: Mapping[str, Any], path: tuple[str, ...]) -> Node:

@@ -9,6 +9,7 @@ from phalanx.backends.local.attempt_files import AttemptState
 from phalanx.backends.local.supervised import SupervisedAttempt
 from phalanx.backends.local.supervisors import Supervisors
 from phalanx.backends.local.wire import Message, Wire
+from phalanx.backends.ray.guests import Guests
 from phalanx.backends.ray.line import DriverLine, RayAttempt
 from phalanx.backends.ray.told import Told
 from phalanx.backends.ray.yard import RayYard
@@ -19,6 +20,9 @@ from phalanx.protocol.action import Repartition
 from phalanx.protocol.event import DevicesAssigned, Event, ForeignUse, NodeHealthChanged
 from phalanx.workload.job import Job
 
+LOOK_S = 5.0
+"""How often it is looked whether the cluster has other nodes."""
+
 TRIES_MAX = 5
 """How many drivers in a row may go on with an attempt and die before it is given up."""
 
@@ -28,10 +32,13 @@ class RaySupervisors(Supervisors):
 
     def __init__(self, yard: RayYard, jobs: Callable[[str], Job], emit: Callable[[list[Event]], None]) -> None:
         super().__init__(yard, jobs, emit)
-        self._nodes = yard.nodes
+        self.guests = Guests(yard.cluster, yard.address, lambda: emit([]))
+        self._cluster = yard.cluster
+        self._message: Message = {}
         self._driver = DriverLine(yard.driver, yard.address, yard.site)
         self._told = Told(yard.backend / "ray-nodes.json")
         self._driver.replace = self._replace_driver
+        self._noted = yard.cluster()
         self._attend_driver()
 
     def let_go(self) -> None:
@@ -83,20 +90,39 @@ class RaySupervisors(Supervisors):
             return
         messages = wire.receive()
         for message in messages or ():
-            self._note_nodes(message)
-            self._note_foreign(message.get("foreign", {}))
+            self._message = message
+            self._note(message)
         if messages is None:
             self._replace_driver()
+
+    def attend(self) -> None:
+        """Waits for the next thing and sees to it; nodes that the cluster has got meanwhile are looked at as well."""
+        super().attend()
+        if self._message and self._cluster() is not self._noted:
+            self._note(self._message)
+
+    def _patience_s(self) -> float | None:
+        patience_s = super()._patience_s()
+        return LOOK_S if patience_s is None else min(patience_s, LOOK_S)
+
+    def _note(self, message: Message) -> None:
+        self._noted = self._cluster()
+        self._note_nodes(message)
+        self._note_foreign(message.get("foreign", {}))
+        self.guests.look(message.get("nodes", ()))
 
     def _note_foreign(self, found: dict[str, list[int]]) -> None:
         """Tells what other work of Ray holds."""
         for node, used in found.items():
-            if node in self._nodes and self._told.is_new_use(node, used):
+            if node in self._names() and self._told.is_new_use(node, used):
                 self._emit(ForeignUse(node, gpus=used[0], cpus_milli=used[1]))
+
+    def _names(self) -> tuple[str, ...]:
+        return tuple(node.name for node in self._noted.nodes)
 
     def _note_nodes(self, message: Message) -> None:
         there = message.get("nodes", ())
-        for node in self._nodes:
+        for node in self._names():
             if "unreachable" in message:
                 told = (Health.SUSPECT, message["unreachable"])
             elif node in there:

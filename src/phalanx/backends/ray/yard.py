@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from phalanx.backends.local.attempt_files import Order, TaskOrder
 from phalanx.backends.local.environment import PASSED_ON
 from phalanx.backends.local.orders import OrderError, Yard
+from phalanx.cluster.cluster import Cluster
 from phalanx.placement.placement import Placement
 from phalanx.protocol.action import Start
 from phalanx.workload.gang import Role
 from phalanx.workload.job import Job
 
 
+def no_nodes() -> Cluster:
+    """A cluster of which nothing is known."""
+    return Cluster(())
+
+
 @dataclass(frozen=True, slots=True)
 class RayYard(Yard):
     """Where and how attempts run on Ray. `address` is that of its head, `driver` the folder of the process that talks
-    to it; `nodes` are those of the cluster; `site` tells the gangs of this server from those of others on that Ray.
+    to it; `cluster` gives the nodes of now; `site` tells the gangs of this server from those of others on that Ray.
     """
 
     address: str = "auto"
     driver: Path = Path()
     site: str = "phalanx"
-    nodes: tuple[str, ...] = field(default=())
+    cluster: Callable[[], Cluster] = no_nodes
 
     def order(self, start: Start, job: Job, now: int) -> Order:
         """What a start comes to."""

@@ -257,6 +257,7 @@ def _backend_of(
         tuple(path for path in (*options.private, options.tls_key) if path),
         secrets_of,
         history,
+        lambda: state.cluster_to_be or state.cluster,
     )
     return open_backend(options.backend, setting)
 
