@@ -14,9 +14,10 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -157,10 +158,13 @@ NEEDS = {
     "ray": Need(lambda: has_modules("ray"), "uv sync --extra ray"),
     "ray_head": Need(
         lambda: has_modules("ray"),
-        "PHALANX_REQUIRE=all,ray_head, after uv sync --extra ray: it starts the head of Ray again",
+        "PHALANX_REQUIRE=all,ray_head, after uv sync --extra ray: heads and nodes of Ray come and go",
         by_name=True,
     ),
     "soak": Need(lambda: True, "PHALANX_REQUIRE=all,soak: minutes of load, kills and restarts", by_name=True),
+    "conformance": Need(
+        lambda: True, "PHALANX_REQUIRE=all,conformance: every case on Ray and Slurm as well, in minutes", by_name=True
+    ),
     "postgres": Need(has_postgres, "apt-get install postgresql"),
     "chromium": Need(
         lambda: any(has_programs(name) for name in ("chromium", "chromium-browser", "google-chrome")),
@@ -175,6 +179,9 @@ NEEDS = {
         is_of_machine=True,
     ),
 }
+
+ENGINES = {"ray": "ray_cluster", "slurm": "slurm_cluster"}
+"""Engines of which tests share one cluster, which costs seconds to build and processor time to keep, by the module."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -201,6 +208,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         unknown = [name for name in needs_of(item) if name not in NEEDS]
         if unknown:
             raise pytest.UsageError(f"{item.nodeid} needs {unknown[0]!r}, which is not one of {', '.join(NEEDS)}")
+    # One behind the other, so that one worker builds each engine, once, and ends it when the last of them is over.
+    items.sort(key=lambda item: tuple(engine not in needs_of(item) for engine in ENGINES))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
+    yield
+    for engine in ENGINES:
+        if engine in needs_of(item) and (nextitem is None or engine not in needs_of(nextitem)):
+            end_engine(engine)
+
+
+def end_engine(name: str) -> None:
+    """Ends the cluster that tests share, where one was started."""
+    module = sys.modules.get(ENGINES[name])
+    if module is not None:
+        module.end_shared()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -6,6 +6,7 @@ null devices where they can be made, else terminals.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import pwd
@@ -17,6 +18,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 PATIENCE_S = 60.0
@@ -235,3 +237,20 @@ def slurm_cluster(nodes: int = 2, gpus: int = 4, options: Mapping[str, str] | No
         yield cluster.start()
     finally:
         cluster.stop()
+
+
+@cache
+def shared_cluster() -> SlurmCluster:
+    """Two nodes of four GPUs, up to the last of the tests that want them. This process speaks to it."""
+    started = SlurmCluster(nodes=2, gpus=4)
+    atexit.register(end_shared)
+    os.environ["SLURM_CONF"] = str(started.conf)
+    return started.start()
+
+
+def end_shared() -> None:
+    """Ends the shared one, where there is one; the next test that wants it has another."""
+    if shared_cluster.cache_info().currsize:
+        shared_cluster().stop()
+        shared_cluster.cache_clear()
+        os.environ.pop("SLURM_CONF", None)

@@ -14,7 +14,7 @@ from phalanx.engine.state.records import JobState
 from phalanx.engine.turn import replay
 from phalanx.engine.why.why import why
 from phalanx.protocol.reason import Reason
-from slurm_cluster import slurm_cluster
+from slurm_cluster import shared_cluster
 
 POLICY = "priority:backfill=easy"
 TAKEN_MS = 1_795_053_600_000
@@ -174,20 +174,22 @@ def test_a_shadow_reports_when_each_would_have_started() -> None:
 
 @pytest.mark.needs("slurm")
 def test_a_snapshot_of_a_real_cluster_explains_its_pending_jobs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with slurm_cluster(nodes=2, gpus=2) as slurm:
-        monkeypatch.setenv("SLURM_CONF", str(slurm.conf))
-        first = slurm.submit("sleep 600", "--gres=gpu:1", "--nodelist=n0", "--mem=100", "--time=60")
-        slurm.until(lambda: slurm.state(first) == "RUNNING", "the first job runs")
-        wide = slurm.submit("sleep 600", "--nodes=2", "--gres=gpu:2", "--mem=100", "--time=60")
-        later = slurm.submit("sleep 600", f"--dependency=afterok:{first}", "--gres=gpu:1", "--mem=100")
+    slurm = shared_cluster()
+    first = slurm.submit("sleep 600", "--gres=gpu:3", "--nodelist=n0", "--mem=100", "--time=60")
+    slurm.until(lambda: slurm.state(first) == "RUNNING", "the first job runs")
+    wide = slurm.submit("sleep 600", "--nodes=2", "--gres=gpu:4", "--mem=100", "--time=60")
+    later = slurm.submit("sleep 600", f"--dependency=afterok:{first}", "--gres=gpu:1", "--mem=100")
+    try:
         assert run(cli, ["slurm", "snapshot", str(tmp_path / "s"), "-o", "json"]) == 0
         rows = {row["job"]: row for row in json.loads(capsys.readouterr().out)}
         assert (rows[wide]["reason"], rows[later]["reason"]) == ("gpus", "dependency")
         assert run(cli, ["slurm", "shadow", str(tmp_path / "t"), "--for", "1s", "--every", "1s", "-o", "json"]) == 0
         assert json.loads(capsys.readouterr().out)["seen_pending"] == 2
+    finally:
+        slurm.clear()
     assert run(cli, ["why", wide, "--state", str(tmp_path / "s" / "state.jsonl"), "-o", "json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["reason"] == "gpus"
-    assert "4 GPUs and 3 are free" in told["why"]
+    assert "8 GPUs and 5 are free" in told["why"]

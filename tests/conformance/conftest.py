@@ -32,6 +32,9 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
 NEEDS = ("kubelet", "kubernetes", "ray", "slurm")
 """Backends that need more than the base install."""
 
+SLOW = ("kubelet", "kubernetes", "ray", "slurm")
+"""Backends on which each start takes a second."""
+
 
 @cache
 def abilities(name: str) -> tuple[object, ...]:
@@ -51,18 +54,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("subject", [_case(name, kills) for name in able], indirect=True)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Where each start takes long, cases that are run for several ranks or moments are run for two."""
-    spared = [item for item in items if _is_spared(item)]
-    config.hook.pytest_deselected(items=spared)
-    items[:] = [item for item in items if item not in spared]
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where each start takes a second, cases that are run for several ranks or moments are run for few of them."""
+    for item in items:
+        if _is_spared(item):
+            item.add_marker(pytest.mark.needs("conformance"))
 
 
 def _is_spared(item: pytest.Item) -> bool:
     params = getattr(getattr(item, "callspec", None), "params", {})
-    return params.get("subject") in ("kubelet", "kubernetes", "slurm") and (
-        params.get("rank") in (1, 2) or params.get("trial", 0) > 1
-    )
+    if params.get("subject") not in SLOW:
+        return False
+    spared = getattr(getattr(item, "function", None), "spares", ())
+    return params["subject"] in spared or params.get("rank") in (1, 2) or params.get("trial")
 
 
 def _case(name: str, kills: bool) -> object:

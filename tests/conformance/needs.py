@@ -20,3 +20,15 @@ def about(*needs: Program | Capability) -> Callable[[Case], Case]:
         return case
 
     return mark
+
+
+def spares(*backends: str) -> Callable[[Case], Case]:
+    """Names backends, slow to start anything, on which a case is run only when that is asked for: what it is about
+    happens in the engine, or in code that they share with a backend on which it is run always.
+    """
+
+    def mark(case: Case) -> Case:
+        case.spares = backends  # type: ignore[attr-defined]
+        return case
+
+    return mark

@@ -32,7 +32,7 @@ from phalanx.protocol.event import (
 )
 from phalanx.workload.job import Job
 
-GRACE_MS = 3_000
+GRACE_MS = 1_000
 
 
 class Rig:

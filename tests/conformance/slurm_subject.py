@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import json
-import os
 import shutil
 import time
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 from hosted import CLUSTER, HostedBackend
@@ -19,23 +16,7 @@ from phalanx.backends.slurm.backend import SlurmBackend
 from phalanx.backends.slurm.offer import offer_with
 from phalanx.backends.slurm.orders import NodeYard
 from phalanx.engine.backend import Backend
-from slurm_cluster import SlurmCluster
-
-
-@cache
-def cluster() -> SlurmCluster:
-    """The cluster, started when it is first wanted."""
-    started = SlurmCluster(nodes=2, gpus=4)
-    atexit.register(started.stop)
-    os.environ["SLURM_CONF"] = str(started.conf)
-    return started.start()
-
-
-def renew() -> None:
-    """Has the next case have another cluster: what Slurm starts while its controller comes back may never be freed."""
-    cluster().stop()
-    atexit.unregister(cluster().stop)
-    cluster.cache_clear()
+from slurm_cluster import shared_cluster
 
 
 class SlurmSubject(LocalSubject):
@@ -53,7 +34,7 @@ class SlurmSubject(LocalSubject):
         self.yard = NodeYard(self.data)
 
     def open(self, apart: bool) -> Backend:
-        cluster()
+        shared_cluster()
         backend = HostedBackend(self.data, self.jobs, "slurm") if apart else self._made()
         backend.wake = self._woken.set
         self._backend = backend  # type: ignore[assignment]
@@ -91,5 +72,5 @@ class SlurmSubject(LocalSubject):
             while any((self.data / "backend" / "live").iterdir()) and time.monotonic() < deadline_s:
                 time.sleep(0.02)
             last.close()
-            assert "phalanx:" not in cluster().run("squeue", "-h", "-o", "%k"), "jobs were left in Slurm"
+            assert "phalanx:" not in shared_cluster().run("squeue", "-h", "-o", "%k"), "jobs were left in Slurm"
         shutil.rmtree(self.data)

@@ -7,7 +7,7 @@ import signal
 from dataclasses import replace
 
 import pytest
-from needs import about
+from needs import about, spares
 from programs import Program
 from rig import GRACE_MS, Rig
 
@@ -61,6 +61,7 @@ def test_a_gang_of_which_one_task_does_not_start_returns_its_whole_claim(rig: Ri
 
 
 @about(Program.FOREVER)
+@spares("ray", "slurm")
 def test_a_gang_that_did_not_start_is_started_again(rig: Rig) -> None:
     rig.subject.sabotage("a", 1)
     rig.submit("a", Program.FOREVER, count=2)
@@ -95,6 +96,7 @@ def test_a_start_asked_for_twice_is_done_once(rig: Rig) -> None:
 
 
 @about(Program.SUCCEED, Capability.ADOPT)
+@spares("ray")
 def test_a_start_asked_for_again_after_the_end_starts_nothing(rig: Rig) -> None:
     begin(rig, Program.SUCCEED)
     rig.until(lambda: rig.endings("a"))
@@ -112,6 +114,7 @@ def test_a_stop_asked_for_twice_is_done_once(rig: Rig) -> None:
 
 
 @about(Program.FOREVER)
+@spares("ray", "slurm")
 def test_answers_told_twice_change_nothing(rig: Rig) -> None:
     rig.line.bend_event = doubling(lambda event: True)
     rig.run("a", Program.FOREVER)
@@ -120,6 +123,7 @@ def test_answers_told_twice_change_nothing(rig: Rig) -> None:
 
 
 @about(Program.FOREVER, Capability.ADOPT)
+@spares("ray")
 def test_a_start_that_comes_after_its_stop_starts_nothing(rig: Rig) -> None:
     rig.line.bend_action = held = Holding(lambda action: isinstance(action, Start))
     rig.submit("a", Program.FOREVER)
@@ -132,6 +136,7 @@ def test_a_start_that_comes_after_its_stop_starts_nothing(rig: Rig) -> None:
 
 
 @about(Program.FOREVER, Capability.ADOPT)
+@spares("ray")
 def test_a_resume_that_comes_after_the_stop_wakes_nobody(rig: Rig) -> None:
     begin(rig, Program.FOREVER)
     assert rig.ask(Stop(ActionId(1, "a", 1, 3), GRACE_MS, "cancelled")) == Done(ActionId(1, "a", 1, 3))
@@ -141,6 +146,7 @@ def test_a_resume_that_comes_after_the_stop_wakes_nobody(rig: Rig) -> None:
 
 
 @about(Program.FOREVER)
+@spares("ray", "slurm")
 def test_a_start_that_got_lost_is_made_up_for_by_a_new_attempt(rig: Rig) -> None:
     rig.line.bend_action = losing(lambda action: isinstance(action, Start))
     rig.submit("a", Program.FOREVER)
@@ -151,6 +157,7 @@ def test_a_start_that_got_lost_is_made_up_for_by_a_new_attempt(rig: Rig) -> None
 
 
 @about(Program.FOREVER)
+@spares("ray")
 def test_an_attempt_whose_start_was_not_acknowledged_is_stopped_before_the_next(rig: Rig) -> None:
     rig.line.bend_event = losing(lambda event: isinstance(event, Done))
     rig.submit("a", Program.FOREVER)
@@ -162,6 +169,7 @@ def test_an_attempt_whose_start_was_not_acknowledged_is_stopped_before_the_next(
 
 
 @about(Program.FOREVER)
+@spares("ray")
 def test_a_stop_that_got_lost_is_asked_for_again(rig: Rig) -> None:
     rig.run("a", Program.FOREVER)
     rig.line.bend_action = losing(lambda action: isinstance(action, Stop))
@@ -174,6 +182,7 @@ def test_a_stop_that_got_lost_is_asked_for_again(rig: Rig) -> None:
 
 
 @about(Program.FOREVER)
+@spares("ray")
 def test_a_stop_that_was_not_acknowledged_is_asked_for_again(rig: Rig) -> None:
     rig.run("a", Program.FOREVER)
     rig.line.bend_event = losing(lambda event: isinstance(event, Done))
@@ -186,6 +195,7 @@ def test_a_stop_that_was_not_acknowledged_is_asked_for_again(rig: Rig) -> None:
 
 
 @about(Program.FOREVER, Capability.ADOPT)
+@spares("ray")
 def test_a_start_that_was_delayed_beyond_the_next_attempt_is_refused(rig: Rig) -> None:
     rig.line.bend_action = held = Holding(lambda action: isinstance(action, Start) and action.id.attempt == 1)
     rig.submit("a", Program.FOREVER)
@@ -198,6 +208,7 @@ def test_a_start_that_was_delayed_beyond_the_next_attempt_is_refused(rig: Rig) -
 
 
 @about(Program.FOREVER)
+@spares("ray")
 def test_an_action_of_an_older_term_is_refused(rig: Rig) -> None:
     begin(rig, Program.FOREVER, action=ActionId(3, "a", 1, 0))
     answer = rig.ask(Stop(ActionId(2, "a", 1, 1), GRACE_MS, "cancelled"))
@@ -207,6 +218,7 @@ def test_an_action_of_an_older_term_is_refused(rig: Rig) -> None:
 
 
 @about(Program.FOREVER)
+@spares("ray")
 def test_a_newer_term_takes_over_what_an_older_one_started(rig: Rig) -> None:
     begin(rig, Program.FOREVER, action=ActionId(3, "a", 1, 0))
     stop = ActionId(4, "a", 1, 1)
@@ -215,6 +227,7 @@ def test_a_newer_term_takes_over_what_an_older_one_started(rig: Rig) -> None:
 
 
 @about(Program.FOREVER)
+@spares("ray")
 def test_an_action_for_an_older_attempt_is_refused(rig: Rig) -> None:
     begin(rig, Program.FOREVER, action=ActionId(1, "a", 2, 0))
     answer = rig.ask(Stop(ActionId(1, "a", 1, 1), GRACE_MS, "cancelled"))
@@ -224,6 +237,7 @@ def test_an_action_for_an_older_attempt_is_refused(rig: Rig) -> None:
 
 
 @about(Program.FOREVER, Capability.ADOPT)
+@spares("ray")
 def test_a_term_is_remembered_beyond_a_crash(apart: Rig) -> None:
     begin(apart, Program.FOREVER, action=ActionId(3, "a", 1, 0))
     apart.subject.crash()
@@ -234,6 +248,7 @@ def test_a_term_is_remembered_beyond_a_crash(apart: Rig) -> None:
 
 
 @about(Program.FOREVER, Capability.ADOPT)
+@spares("ray")
 def test_what_an_older_leader_asked_for_is_finished_for_the_one_who_takes_over(apart: Rig) -> None:
     begin(apart, Program.FOREVER, action=ActionId(3, "a", 1, 0))
     apart.subject.crash()
@@ -304,12 +319,14 @@ def test_a_stop_of_what_has_ended_by_itself_is_done(rig: Rig) -> None:
 
 
 @about(Program.FOREVER)
+@spares("ray")
 def test_a_stop_of_what_never_started_is_done(rig: Rig) -> None:
     stop = ActionId(1, "a", 1, 1)
     assert rig.ask(Stop(stop, GRACE_MS, "cancelled")) == Done(stop)
 
 
 @about(Program.FOREVER, Capability.ADOPT)
+@spares("ray")
 def test_what_does_not_run_cannot_be_suspended(rig: Rig) -> None:
     assert isinstance(rig.ask(Suspend(FIRST)), Failed)
 
@@ -327,6 +344,7 @@ def test_a_victim_leaves_runs_no_more_beside_the_preemptor_and_comes_back(rig: R
 
 
 @about(Program.FOREVER)
+@spares("ray", "slurm")
 def test_a_preemptor_cancelled_while_its_victims_drain_leaves_the_devices_to_them(rig: Rig) -> None:
     rig.run("a", Program.FOREVER, gpus=4, count=2)
     rig.submit("b", Program.FOREVER, gpus=4, count=2, priority=100)
@@ -338,6 +356,7 @@ def test_a_preemptor_cancelled_while_its_victims_drain_leaves_the_devices_to_the
 
 
 @about(Program.POLITE, Capability.NOTICE)
+@spares("ray", "slurm")
 def test_a_victim_that_exits_with_0_on_notice_has_not_succeeded(rig: Rig) -> None:
     rig.run("a", Program.POLITE, gpus=4, count=2)
     rig.submit("b", Program.FOREVER, gpus=4, count=2, priority=100)
@@ -353,6 +372,7 @@ def test_a_job_whose_tasks_all_exit_with_0_has_succeeded(rig: Rig) -> None:
 
 
 @about(Program.FAIL)
+@spares("ray", "slurm")
 def test_a_failure_is_told_once(rig: Rig) -> None:
     rig.submit("a", Program.FAIL, count=3)
     assert rig.finish("a").final is JobState.FAILED
@@ -383,6 +403,7 @@ def test_running_out_of_memory_is_told_apart_from_a_signal(rig: Rig) -> None:
 
 
 @about(Program.FAIL_ONCE)
+@spares("ray", "slurm")
 def test_a_job_that_may_be_tried_again_is(rig: Rig) -> None:
     rig.submit("a", Program.FAIL_ONCE, retry_limit=1)
     assert rig.finish("a").final is JobState.SUCCEEDED
@@ -390,6 +411,7 @@ def test_a_job_that_may_be_tried_again_is(rig: Rig) -> None:
 
 
 @about(Program.FAIL)
+@spares("ray", "slurm")
 def test_a_job_is_not_tried_again_for_ever(rig: Rig) -> None:
     rig.submit("a", Program.FAIL, retry_limit=1)
     assert rig.finish("a").final is JobState.FAILED
@@ -424,6 +446,7 @@ def lose_node(rig: Rig) -> None:
 
 
 @about(Program.FOREVER)
+@spares("ray", "slurm")
 def test_a_job_whose_node_is_lost_while_it_has_only_a_claim_is_placed_elsewhere(rig: Rig) -> None:
     rig.run("low", Program.FOREVER, gpus=4, count=1)
     rig.run("other", Program.FOREVER, gpus=4, count=1, priority=200)
@@ -443,12 +466,14 @@ def test_a_job_whose_node_is_lost_while_it_starts_is_started_elsewhere(rig: Rig)
 
 
 @about(Program.FOREVER)
+@spares("ray", "slurm")
 def test_a_job_whose_node_is_lost_while_it_runs_goes_on_elsewhere(rig: Rig) -> None:
     rig.run("a", Program.FOREVER, gpus=2, count=2)
     lose_node(rig)
 
 
 @about(Program.FOREVER)
+@spares("ray", "slurm")
 def test_a_job_whose_node_is_lost_while_it_stops_stops(rig: Rig) -> None:
     rig.run("a", Program.FOREVER)
     rig.cancel("a")
@@ -458,6 +483,7 @@ def test_a_job_whose_node_is_lost_while_it_stops_stops(rig: Rig) -> None:
 
 
 @about(Program.FOREVER, Capability.RESIZE)
+@spares("ray", "slurm")
 def test_a_job_whose_node_is_lost_while_it_grows_goes_on_elsewhere(rig: Rig) -> None:
     rig.run("b", Program.FOREVER, gpus=4, priority=10)
     rig.run("a", Program.FOREVER, gpus=1, count=(2, 8))
@@ -470,6 +496,7 @@ def test_a_job_whose_node_is_lost_while_it_grows_goes_on_elsewhere(rig: Rig) -> 
 
 
 @about(Program.FOREVER, Capability.RESIZE)
+@spares("ray")
 def test_a_job_grows_into_what_becomes_free_and_its_tasks_stay(rig: Rig) -> None:
     rig.run("b", Program.FOREVER, gpus=4, count=1, priority=10)
     rig.run("a", Program.FOREVER, gpus=1, count=(2, 8))
@@ -540,6 +567,7 @@ def test_a_resize_that_only_changes_what_shares_are_worth_is_done_and_every_task
 
 
 @about(Program.FOREVER, Capability.RESIZE, Capability.LOGS)
+@spares("ray")
 def test_processes_stay_while_what_their_shares_are_worth_changes(rig: Rig) -> None:
     rig.subject.job(a_job("a", 1, 2, grace_ms=GRACE_MS), Program.FOREVER)
     assert rig.ask(Start(FIRST, shared(TURN))) == Done(FIRST)
@@ -661,6 +689,7 @@ def test_turns_go_round_again_after_a_crash(apart: Rig) -> None:
 
 
 @about(Program.FOREVER, Capability.ADOPT)
+@spares("ray")
 def test_a_start_that_was_decided_and_not_sent_is_made_after_a_crash(apart: Rig) -> None:
     apart.line.bend_action = losing(lambda action: isinstance(action, Start))
     apart.submit("a", Program.FOREVER, count=2)
@@ -697,6 +726,7 @@ def test_a_running_job_runs_on_through_a_crash_and_can_be_stopped(apart: Rig) ->
 
 
 @about(Program.FOREVER, Capability.ADOPT)
+@spares("ray", "slurm")
 def test_a_job_survives_one_crash_after_another(apart: Rig) -> None:
     apart.run("a", Program.FOREVER)
     for _ in range(3):
@@ -718,6 +748,7 @@ def test_an_end_during_the_outage_is_told_afterwards(apart: Rig) -> None:
 
 
 @about(Program.RANK_FAILS, Capability.ADOPT)
+@spares("ray")
 def test_a_failure_during_the_outage_ends_the_gang_and_is_told_afterwards(apart: Rig) -> None:
     apart.submit("a", Program.RANK_FAILS, count=3, labels=(("failing", "1"),))
     apart.subject.crash()
@@ -728,6 +759,7 @@ def test_a_failure_during_the_outage_ends_the_gang_and_is_told_afterwards(apart:
 
 
 @about(Program.DEAF, Capability.ADOPT)
+@spares("ray")
 def test_a_stop_under_way_is_finished_through_a_crash(apart: Rig) -> None:
     apart.run("a", Program.DEAF, grace_ms=700)
     apart.cancel("a")
@@ -737,6 +769,7 @@ def test_a_stop_under_way_is_finished_through_a_crash(apart: Rig) -> None:
 
 
 @about(Program.FOREVER, Capability.ADOPT)
+@spares("ray")
 def test_a_stop_that_was_decided_and_not_sent_is_made_after_a_crash(apart: Rig) -> None:
     apart.run("a", Program.FOREVER)
     apart.line.bend_action = losing(lambda action: isinstance(action, Stop))
@@ -747,6 +780,7 @@ def test_a_stop_that_was_decided_and_not_sent_is_made_after_a_crash(apart: Rig) 
 
 
 @about(Program.FOREVER, Capability.ADOPT, Capability.SUSPEND)
+@spares("ray")
 def test_a_suspended_attempt_is_resumed_after_a_crash(apart: Rig) -> None:
     apart.run("a", Program.FOREVER)
     key = apart.attempt("a")
@@ -759,6 +793,7 @@ def test_a_suspended_attempt_is_resumed_after_a_crash(apart: Rig) -> None:
 
 
 @about(Program.DEAF, Capability.ADOPT, Capability.RESIZE)
+@spares("ray")
 def test_a_resize_under_way_is_finished_through_a_crash(apart: Rig) -> None:
     apart.run("a", Program.DEAF, gpus=1, count=(2, 8), grace_ms=700)
     apart.submit("b", Program.FOREVER, gpus=4, priority=100)
@@ -796,6 +831,7 @@ def test_nothing_of_what_tasks_print_is_lost_however_fast_they_print(rig: Rig) -
 
 
 @about(Program.FOREVER)
+@spares("ray", "slurm")
 def test_a_clock_that_jumps_ahead_ends_nobody(rig: Rig) -> None:
     rig.run("a", Program.FOREVER)
     rig.subject.jump(86_400_000)
@@ -805,6 +841,7 @@ def test_a_clock_that_jumps_ahead_ends_nobody(rig: Rig) -> None:
 
 
 @about(Program.FOREVER)
+@spares("ray", "slurm")
 def test_a_clock_that_is_set_back_confuses_nobody(rig: Rig) -> None:
     rig.run("a", Program.FOREVER)
     rig.subject.jump(-3_600_000)

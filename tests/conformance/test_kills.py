@@ -10,7 +10,7 @@ import random
 from collections import Counter
 from pathlib import Path
 
-from needs import about
+from needs import about, spares
 from programs import COMMANDS, Program
 from rig import Rig
 
@@ -18,11 +18,12 @@ from phalanx.backends.capability import Capability
 from phalanx.engine.state.records import JobState
 from phalanx.engine.turn import verify
 
-KILLS = int(os.environ.get("PHALANX_KILLS", "12"))
+KILLS = int(os.environ.get("PHALANX_KILLS", "8"))
 JOBS_PER_KILL = 3
 
 
 @about(Program.SHORT, Capability.ADOPT)
+@spares("ray")
 def test_nothing_is_lost_doubled_or_orphaned_however_often_the_scheduler_is_killed(apart: Rig, tmp_path: Path) -> None:
     kills = max(KILLS // getattr(apart.subject, "slowness", 1), 1)
     chance = random.Random(KILLS)

@@ -13,11 +13,11 @@ from types import SimpleNamespace
 import pytest
 from programs import COMMANDS, Program
 from rig import Rig
-from slurm_subject import SlurmSubject, cluster, renew
+from slurm_subject import SlurmSubject
 
 from builders import a_job
 from phalanx.backends.local.logs.files import logs_in
-from phalanx.backends.slurm import attempts, jobs, script
+from phalanx.backends.slurm import attempts, backend, jobs, script
 from phalanx.backends.slurm.commands import SlurmDown, SlurmRefused, run
 from phalanx.backends.slurm.orders import NodeYard
 from phalanx.cluster.cluster import Health
@@ -26,7 +26,7 @@ from phalanx.placement.placement import Placement, Slot
 from phalanx.protocol.action import ActionId, Start, Stop
 from phalanx.protocol.event import DevicesAssigned, Done, Event, Failed, ForeignUse, NodeHealthChanged
 from phalanx.workload.job import UnixIdentity
-from slurm_cluster import SlurmCluster
+from slurm_cluster import SlurmCluster, end_shared, shared_cluster
 
 pytestmark = pytest.mark.needs("slurm")
 
@@ -36,17 +36,25 @@ START = ActionId(1, "a", 1, 0)
 
 @pytest.fixture
 def slurm() -> Iterator[SlurmCluster]:
-    found = cluster()
+    found = shared_cluster()
     yield found
     found.clear()
     found.settle()
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The backend looks at nodes, and for a Slurm that is down, more often than it does elsewhere."""
+    monkeypatch.setattr(backend, "NODES_S", 0.5)
+    monkeypatch.setattr(backend, "DOWN_S", 0.5)
 
 
 @pytest.fixture
 def another_cluster_after() -> Iterator[None]:
     """Has the cases behind this one have a cluster of their own."""
     yield
-    renew()
+    # What Slurm starts while its controller comes back may never be freed.
+    end_shared()
 
 
 @pytest.fixture
@@ -196,6 +204,36 @@ def test_a_job_that_an_operator_cancels_in_slurm_has_failed(rig: Rig, slurm: Slu
     slurm.run("scancel", *slurm.jobs())
     assert rig.finish("a").final is JobState.FAILED
     assert "cancelled in Slurm, not by phalanx" in rig.record("a").end_reason
+
+
+def test_how_a_job_ended_that_slurm_has_forgotten_is_read_from_its_accounting(
+    rig: Rig, slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = jobs._ask
+
+    def forgetful(ids: list[str]) -> dict[str, jobs.SlurmJob]:
+        return {job: found for job, found in ask(ids).items() if not found.is_over}
+
+    monkeypatch.setattr(jobs, "_ask", forgetful)
+    rig.run("a", Program.FOREVER)
+    slurm.run("scancel", *slurm.jobs())
+    assert rig.finish("a").final is JobState.FAILED
+    assert "cancelled in Slurm, not by phalanx" in rig.record("a").end_reason
+
+
+def test_a_pending_job_of_another_user_is_not_starved_by_ours(rig: Rig, slurm: SlurmCluster) -> None:
+    if os.getuid() != 0:
+        pytest.skip("only root submits for other users")
+    rig.run("a", Program.FOREVER, gpus=4)
+    theirs = slurm.submit("sleep 1", "--nodes=2", "--gres=gpu:4", "--mem=100", f"--uid={NOBODY}")
+    slurm.until(lambda: slurm.state(theirs) == "PENDING", "the other user's job is pending")
+    rig.submit("b", Program.FOREVER, gpus=4)
+    rig.until(lambda: len(slurm.jobs()) == 3)
+    rig.cancel("a")
+    rig.until(lambda: slurm.state(theirs) in ("RUNNING", "COMPLETING", "COMPLETED"))
+    assert rig.record("b").state is not JobState.RUNNING
+    rig.until(rig.is_in("b", JobState.RUNNING))
+    assert slurm.state(theirs) == "COMPLETED"
 
 
 @pytest.mark.parametrize(
