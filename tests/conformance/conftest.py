@@ -30,10 +30,7 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
 }
 
 NEEDS = ("kubelet", "kubernetes", "ray", "slurm")
-"""Backends that need more than the base install."""
-
-SLOW = ("kubelet", "kubernetes", "ray", "slurm")
-"""Backends on which each start takes a second."""
+"""Backends that need more than the base install. On all of them each start takes a second."""
 
 
 @cache
@@ -63,7 +60,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _is_spared(item: pytest.Item) -> bool:
     params = getattr(getattr(item, "callspec", None), "params", {})
-    if params.get("subject") not in SLOW:
+    if params.get("subject") not in NEEDS:
         return False
     spared = getattr(getattr(item, "function", None), "spares", ())
     return params["subject"] in spared or params.get("rank") in (1, 2) or params.get("trial")

@@ -128,7 +128,7 @@ def opened(data: Path, jobs: dict[str, Job], how: list[str]) -> LiveBackend:
     if not how:
         return LocalBackend(Yard(data, pens=find_grounds(), turn_ms=TURN_MS), jobs.__getitem__)
     if how == ["slurm"]:
-        return SlurmBackend(NodeYard(data), jobs.__getitem__, CLUSTER)
+        return SlurmBackend(NodeYard(data), jobs.__getitem__, lambda: CLUSTER)
     if how[0] == "kubernetes":
         from kubernetes_subject import opened as on_kubernetes
 

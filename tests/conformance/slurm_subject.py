@@ -42,7 +42,7 @@ class SlurmSubject(LocalSubject):
 
     def _made(self) -> SlurmBackend:
         assert isinstance(self.yard, NodeYard)
-        return SlurmBackend(self.yard, self.jobs.__getitem__, CLUSTER)
+        return SlurmBackend(self.yard, self.jobs.__getitem__, lambda: CLUSTER)
 
     def living(self, job: str) -> int:
         """Those put down by the nodes of its attempts."""

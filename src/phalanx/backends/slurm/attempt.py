@@ -61,6 +61,11 @@ class SlurmAttempt:
         """Whether it is to end: it was asked to stop, or its start has failed."""
         return bool(self.stops) or self.failure is not None
 
+    @property
+    def is_moving(self) -> bool:
+        """Whether it starts or ends, so that what it was planned with need not be what it holds."""
+        return self.start is not None or self.is_leaving
+
     def holds(self, node: str) -> tuple[int, ...]:
         """The devices it has on a node."""
         return tuple(device for slot in self.given or self.slots if slot.node == node for device in slot.devices)

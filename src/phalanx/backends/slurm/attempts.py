@@ -27,7 +27,7 @@ from phalanx.backends.slurm.orders import NodeYard, write_orders
 from phalanx.backends.slurm.reports import last_line
 from phalanx.backends.slurm.request import sbatch_arguments, shares_of
 from phalanx.backends.slurm.script import batch_script
-from phalanx.cluster.cluster import Node
+from phalanx.cluster.cluster import Cluster
 from phalanx.errors import PhalanxError
 from phalanx.protocol.action import Action, ActionId, Start, Stop
 from phalanx.protocol.event import AttemptEnded, DevicesAssigned, Done, Event, Failed
@@ -58,13 +58,13 @@ class SlurmAttempts:
         self,
         yard: NodeYard,
         jobs: Callable[[str], Job],
-        nodes: Mapping[str, Node],
+        cluster: Callable[[], Cluster],
         addresses: Callable[[], Mapping[str, str]],
         emit: Callable[[list[Event]], None],
     ) -> None:
         self._yard = yard
         self._jobs = jobs
-        self._nodes = nodes
+        self._cluster = cluster
         self._addresses = addresses
         self._hand_over = emit
         self._fence = Fence(yard.data)
@@ -143,7 +143,7 @@ class SlurmAttempts:
             return
         job = self._jobs(action.id.job)
         self._end_older(action.id)
-        shares = shares_of(job, action.placement, self._nodes)
+        shares = shares_of(job, action.placement, {node.name: node for node in self._cluster().nodes})
         write_orders(self._yard, action, job, self._addresses(), now)
         comment = f"{self._mark}{key[0]}/{key[1]}"
         tasks = tasks_by_role(job.gang.roles)

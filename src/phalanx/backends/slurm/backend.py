@@ -15,6 +15,7 @@ from phalanx.backends.capability import Offer
 from phalanx.backends.live import Adopted
 from phalanx.backends.slurm.attempts import SlurmAttempts
 from phalanx.backends.slurm.commands import SlurmError
+from phalanx.backends.slurm.held import ask_holdings
 from phalanx.backends.slurm.monitor import Monitor
 from phalanx.backends.slurm.nodes import ask_nodes
 from phalanx.backends.slurm.offer import slurm_offer
@@ -36,6 +37,9 @@ MOVING_S, STEADY_S = 0.5, 3.0
 NODES_S = 3.0
 """How often Slurm is asked for its nodes."""
 
+MOVING_MAX = 20
+"""Of so many jobs that start or end it is asked what they hold, one by one; of more the next looks will tell."""
+
 DOWN_S = 2.0
 """How soon Slurm is asked again after it did not answer."""
 
@@ -43,15 +47,14 @@ log = logging.getLogger(__name__)
 
 
 class SlurmBackend:
-    """Carries actions out on a Slurm cluster. `jobs` gives the job of an id."""
+    """Carries actions out on a Slurm cluster. `jobs` gives the job of an id, `cluster` the nodes of now."""
 
-    def __init__(self, yard: NodeYard, jobs: Callable[[str], Job], cluster: Cluster) -> None:
+    def __init__(self, yard: NodeYard, jobs: Callable[[str], Job], cluster: Callable[[], Cluster]) -> None:
         self.wake: Callable[[], None] = lambda: None
         self._outbox: deque[Event] = deque()
         self._inbox: SimpleQueue[Work] = SimpleQueue()
-        nodes = {node.name: node for node in cluster.nodes}
-        self._monitor = Monitor(tuple(nodes), yard.backend)
-        self._attempts = SlurmAttempts(yard, jobs, nodes, lambda: self._monitor.addresses, self._emit)
+        self._monitor = Monitor(cluster, yard.backend)
+        self._attempts = SlurmAttempts(yard, jobs, cluster, lambda: self._monitor.addresses, self._emit)
         self._looked_s = self._asked_s = self._nodes_s = self._down_until_s = 0.0
         self._is_down = False
         self._open = True
@@ -130,7 +133,14 @@ class SlurmBackend:
 
     def _look_at_nodes(self) -> None:
         self._nodes_s = time.monotonic()
-        self._emit(self._monitor.look(ask_nodes(), list(self._attempts.live.values())))
+        live = list(self._attempts.live.values())
+        moving = [each.slurm_id for each in live if each.is_moving and each.slurm_id]
+        moving = moving if len(moving) <= MOVING_MAX else []
+        before = ask_holdings(moving)
+        nodes = ask_nodes()
+        # What a job held before and holds after is what the nodes told of in between.
+        held = {job: after for job, after in ask_holdings(moving).items() if after is not None and after == before[job]}
+        self._emit(self._monitor.look(nodes, live, held))
 
     def _guard(self, look: Work) -> None:
         """Nothing that Slurm answers, or does not, ends the thread."""

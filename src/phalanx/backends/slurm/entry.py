@@ -22,7 +22,7 @@ def open_backend(setting: Setting) -> SlurmBackend:
         secrets=setting.secrets,
         history=setting.history,
     )
-    return SlurmBackend(yard, setting.jobs, setting.cluster)
+    return SlurmBackend(yard, setting.jobs, setting.present)
 
 
 def offer(setting: Setting) -> Offer:

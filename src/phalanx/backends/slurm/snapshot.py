@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from phalanx.backends.slurm.commands import SlurmError, SlurmMissing, run
+from phalanx.backends.slurm.held import allocated
 from phalanx.backends.slurm.hostlist import HostlistError, expand, numbers
 from phalanx.backends.slurm.nodes import SlurmNode, cluster_of, fields, read_nodes
 from phalanx.cluster.cluster import Cluster, Health
@@ -57,8 +58,6 @@ OF_LIMITS = re.compile(
 MEMBERS_MAX = 1_000
 """Pending members of one array that are told apart."""
 
-_ALLOCATED = re.compile(r"Nodes=(\S+) CPU_IDs=\S* Mem=\d* GRES=(\S*)")
-_IDX = re.compile(r"gpu[^()]*:(\d+)\(IDX:([^)]*)\)")
 _GPUS = re.compile(r"(?:gres[:/])?gpu(?:[:=][A-Za-z][^:=,]*)?[:=](\d+)")
 _LIMIT = re.compile(r"(?:(\d+)-)?(\d+):(\d+):(\d+)$")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)")
@@ -297,10 +296,7 @@ def _id_of(found: Mapping[str, str]) -> str:
 
 def _slots(found: Mapping[str, str], line: str, gpus: Mapping[str, int]) -> tuple[Slot, ...]:
     """Where it runs, node by node, with the devices that Slurm names."""
-    devices: dict[str, tuple[int, ...]] = {}
-    for names, gres in _ALLOCATED.findall(line):
-        listed = tuple(number for _, text in _IDX.findall(gres) for number in numbers(text))
-        devices |= dict.fromkeys(expand(names), listed)
+    devices = {name: held.devices for name, held in allocated(line)}
     names = [name for name in expand(found.get("NodeList", "")) if name in gpus]
     return tuple(
         Slot(rank, "worker", name, tuple(each for each in devices.get(name, ()) if each < gpus[name]))
