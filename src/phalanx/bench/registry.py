@@ -173,6 +173,22 @@ def _fresh(quick: bool, tell: Tell) -> list[Row]:
     return fresh.run(tell)
 
 
+def _mix(engine: str) -> Callable[[bool, Tell], list[Row]]:
+    def run(quick: bool, tell: Tell) -> list[Row]:
+        from phalanx.bench.engines import likeness
+
+        return likeness.run(engine, MIX_JOBS_QUICK if quick else MIX_JOBS, tell)
+
+    return run
+
+
+def _waits(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench.engines import waits
+
+    seeds = waits.SEEDS[:1] if quick else waits.SEEDS
+    return waits.run(MIX_JOBS_QUICK if quick else WAIT_JOBS, seeds, tell)
+
+
 def _likeness(quick: bool, tell: Tell) -> list[Row]:
     from phalanx.bench.server import likeness
 
@@ -248,6 +264,7 @@ def _launch_storm(quick: bool, tell: Tell) -> list[Row]:
 MESHES, MESHES_QUICK = 500, 5
 KILLS, KILLS_QUICK = 500, 3
 LIVE_JOBS, LIVE_JOBS_QUICK = 200, 10
+MIX_JOBS, MIX_JOBS_QUICK, WAIT_JOBS = 200, 10, 60
 SUBMISSIONS, SUBMISSIONS_QUICK = 100, 3
 CALLS, CALLS_QUICK = 30, 2
 
@@ -281,6 +298,11 @@ BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
         "resize": Part("4 to 6 to 3 agents by plan: seconds without a step, beside torchrun", _launch_resize),
         "storm": Part("200 random joins and leaves under cuts, with an audit (root only)", _launch_storm),
     },
+    "mix": {
+        "local": Part("200 jobs on this machine, beside the simulator with its delays", _mix("local")),
+        "slurm": Part("the same on a Slurm of four nodes", _mix("slurm")),
+        "ray": Part("the same on a Ray of four nodes", _mix("ray")),
+    },
     "page": {
         "weight": Part("what the page weighs, compressed", _page_weight),
         "speed": Part("views, filters, news and the map in Chromium: 10,000 GPUs, 20,000 jobs", _page_speed),
@@ -309,6 +331,10 @@ BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
         "gavel": Part("the joint policy with a solver, in rounds of six minutes", _virtual("gavel")),
         "heterogeneity": Part("Gavel, heterogeneity-aware and agnostic, as in its paper", _heterogeneity),
         "estimates": Part("what policies that learn online make of curves that they cannot see", _estimates),
+    },
+    "slurm": {
+        "waits": Part("waits of the mix decided by phalanx and by Slurm's own backfill, three seeds", _waits),
+        "submit": Part("one process per submission: `phalanx submit` beside `sbatch`", _submitting),
     },
     "tenants": {
         "admission": Part("gangs admitted by quota and placed, until full and after", _borrowing("admission")),

@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 import phalanx
+from phalanx.bench.engines.slurm_site import free_port
 from phalanx.bench.row import Row, Tell, row
-from phalanx.bench.server.slurm import free_port
 from phalanx.errors import PhalanxError
 
 TARGET_S = 120.0

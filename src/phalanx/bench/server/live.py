@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -22,8 +23,9 @@ API = "/api/v1"
 class LiveServer:
     """A server of one's own in a folder."""
 
-    def __init__(self, data: Path, *options: str) -> None:
+    def __init__(self, data: Path, *options: str, environment: Mapping[str, str] | None = None) -> None:
         self.data = data
+        self._environment = environment
         self._options = options
         self._process: subprocess.Popen[str] | None = None
         self.host, self.port = "127.0.0.1", 0
@@ -37,7 +39,11 @@ class LiveServer:
         listen = f"{self.host}:{self.port}"
         command = [sys.executable, "-m", "phalanx", "up", "--data", str(self.data), "--listen", listen, "-o", "json"]
         self._process = subprocess.Popen(
-            [*command, *self._options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            [*command, *self._options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=self._environment,
         )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()

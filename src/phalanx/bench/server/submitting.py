@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from phalanx.bench.engines.slurm_site import Slurm, need_slurm
 from phalanx.bench.row import Row, Tell, quantile, ratio, row
 from phalanx.bench.server.live import LiveServer
-from phalanx.bench.server.slurm import Slurm, need_slurm
 
 AT_ONCE = 4
 """Processes at a time: more than this machine has cores would only wait for one another."""
@@ -38,7 +38,6 @@ def run(count: int, tell: Tell) -> list[Row]:
 
 
 def _slurm(folder: Path, count: int) -> tuple[float, list[float]]:
-    folder.mkdir()
     slurm = Slurm(folder)
     try:
         slurm.start()
