@@ -25,7 +25,7 @@ from phalanx.kube.api.errors import NotFoundError
 
 IMAGE, PAUSE = "phalanx.test/busybox:1", "phalanx.test/pause:1"
 SLEEP = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done"
-PROGRAMS = ("containerd", "runc", "ctr", "busybox", "iptables")
+PROGRAMS = ("containerd", "runc", "ctr", "busybox")
 
 CONTAINERD = """version = 2
 root = "{root}/root"
@@ -49,7 +49,7 @@ state = "{root}/state"
 
 def are_here() -> bool:
     """Whether this machine can have nodes."""
-    has_programs = all(shutil.which(name) is not None for name in PROGRAMS if name != "iptables")
+    has_programs = all(shutil.which(name) is not None for name in PROGRAMS)
     is_built = (folder("older_version") / "kubelet").exists()
     return os.getuid() == 0 and has_programs and is_built and Path("/usr/lib/cni/ptp").exists()
 
@@ -81,7 +81,7 @@ class Kubelet:
         for image, command in ((IMAGE, ["sh"]), (PAUSE, ["sh", "-c", SLEEP])):
             archive = self.root / "image.tar"
             write_image(archive, image, command)
-            self.ctr("images", "import", str(archive))
+            self.ctr("images", "import", "--snapshotter", "native", str(archive))
         self.start_kubelet()
 
     def start_kubelet(self) -> None:

@@ -80,6 +80,8 @@ class KubernetesSubject(LocalSubject):
     def __init__(self) -> None:
         super().__init__()
         self.namespace = f"conformance-{secrets.token_hex(4)}"
+        self.kubeconfig: Path | None = None
+        """Other credentials than those of an admin."""
         self._plane: ControlPlane | None = None
 
     @property
@@ -120,7 +122,7 @@ class KubernetesSubject(LocalSubject):
         return ("kubernetes", str(self.plane.kubeconfig), self.namespace, self.image)
 
     def _made(self) -> KubernetesBackend:
-        return opened(self.data, self.jobs, str(self.plane.kubeconfig), self.namespace, self.image)
+        return opened(self.data, self.jobs, str(self.kubeconfig or self.plane.kubeconfig), self.namespace, self.image)
 
     def processes(self, job: str) -> list[Process]:
         """All processes of a job, whoever their parents are."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from kubernetes_subject import KubernetesSubject, control_plane, opened
 from programs import COMMANDS, Program
 from rig import Rig
@@ -26,6 +27,7 @@ from phalanx.protocol.event import Done, Event, Failed, ForeignUse, NodeHealthCh
 
 pytestmark = pytest.mark.needs("kubernetes")
 
+EXAMPLES = Path(__file__).parents[2] / "examples" / "kubernetes"
 START = ActionId(1, "a", 1, 0)
 
 
@@ -81,7 +83,7 @@ def test_of_a_gang_that_a_quota_refuses_no_task_runs(rig: Rig, pods: KubernetesS
     assert answer.retryable
     assert "exceeded quota: few" in answer.reason
     rig.until(lambda: not any(pods.left().values()))
-    assert not (pods.data / "jobs/a/1/0.out").exists()
+    assert not (pods.data / "jobs/a/1/0.out").read_bytes()
 
 
 def test_an_image_that_is_not_there_fails_the_job_with_its_name(rig: Rig) -> None:
@@ -154,6 +156,30 @@ def test_a_second_server_on_a_namespace_is_refused_with_the_first_named(
         opened(tmp_path, {}, str(control_plane().kubeconfig), pods.namespace)
 
 
+def test_the_rights_among_the_examples_are_enough(pods: KubernetesSubject, tmp_path: Path) -> None:
+    give_rights(pods)
+    pods.plane.write_kubeconfig(tmp_path / "kubeconfig", "weak")
+    pods.kubeconfig = tmp_path / "kubeconfig"
+    rig = Rig(pods)
+    rig.submit("a", Program.SHORT, count=2)
+    assert rig.finish("a").final is JobState.SUCCEEDED, rig.record("a").end_reason
+    rig.until(lambda: not any(pods.left().values()))
+
+
+def give_rights(pods: KubernetesSubject) -> None:
+    """Gives those of the examples to a user of the tests, in the namespace of the case."""
+    api_group, user = "rbac.authorization.k8s.io", {"kind": "User", "name": "weak"}
+    for each in yaml.safe_load_all((EXAMPLES / "backend.yaml").read_text()):
+        if each["apiVersion"] == "v1":
+            continue
+        name = each["metadata"]["name"] = f"{each['metadata']['name']}-{pods.namespace}"
+        is_in_namespace = each["metadata"].pop("namespace", None) is not None
+        if "roleRef" in each:
+            each["roleRef"]["name"], each["subjects"] = name, [{**user, "apiGroup": api_group}]
+        where = f"namespaces/{pods.namespace}/" if is_in_namespace else ""
+        post(pods, f"/apis/{api_group}/v1/{where}{each['kind'].lower()}s", each)
+
+
 def test_ends_while_the_server_was_down_are_told_with_what_was_printed(
     apart: Rig, pods: KubernetesSubject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,8 +190,8 @@ def test_ends_while_the_server_was_down_are_told_with_what_was_printed(
         pods.wait(None)
     apart.restart()
     assert apart.finish("a").final is JobState.SUCCEEDED
-    (log,) = logs_in(pods.data / "jobs/a/1", threading.Event())
-    assert log.piece(0, 100) == b"the last word\n"
+    logs = {log.stream: log.piece(0, 100) for log in logs_in(pods.data / "jobs/a/1", threading.Event())}
+    assert logs == {"out": b"the last word\n", "err": b""}
 
 
 def test_secrets_reach_the_task_and_go_with_it(
@@ -175,7 +201,7 @@ def test_secrets_reach_the_task_and_go_with_it(
     monkeypatch.setitem(COMMANDS, Program.SUCCEED, ("sh", "-c", 'echo "$HF_TOKEN"'))
     rig.submit("a", Program.SUCCEED)
     assert rig.finish("a").final is JobState.SUCCEEDED
-    (log,) = logs_in(pods.data / "jobs/a/1", threading.Event())
+    (log,) = [log for log in logs_in(pods.data / "jobs/a/1", threading.Event()) if log.stream == "out"]
     assert log.piece(0, 100) == b"geheim\n"
     rig.until(lambda: not any(pods.left().values()))
     assert "geheim" not in (pods.data / "jobs/a/1/kubernetes.json").read_text()

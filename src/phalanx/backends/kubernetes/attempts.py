@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 
@@ -19,7 +20,7 @@ from phalanx.backends.live import Adopted
 from phalanx.backends.local.attempt_files import Answer, AttemptState, Ending, Order
 from phalanx.backends.local.endings import LOST, OUTCOMES, STOPPED, event_of
 from phalanx.backends.local.fence import Fence
-from phalanx.backends.local.folder import new_state
+from phalanx.backends.local.folder import STREAMS, AttemptFolder, new_state
 from phalanx.backends.local.orders import Yard, tasks_by_role
 from phalanx.backends.local.unknown_attempts import put_away, strays_of
 from phalanx.errors import PhalanxError
@@ -123,6 +124,8 @@ class KubeAttempts:
         self._end_older(action.id)
         attempt = self._planned(action, job, now)
         folder.make()
+        for slot in action.placement.slots:
+            _touch_logs(folder, slot.rank)
         state = new_state()
         state["newest"] = action.id.seq
         folder.write_order(self._order(action, job))
@@ -580,6 +583,13 @@ class KubeAttempts:
             time.sleep(0.2)
         for stray in strays:
             self._yard.history.found(put_away(self._yard, stray, (stray.job, stray.attempt) in running, now))
+
+
+def _touch_logs(folder: AttemptFolder, rank: int) -> None:
+    """Makes the files that a task's prints go to: one that has printed nothing has empty ones."""
+    for stream in STREAMS:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        os.close(os.open(folder.log_path(rank, stream), flags, 0o600))
 
 
 def _conditions(pod: TaskPod) -> str:
