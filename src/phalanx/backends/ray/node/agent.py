@@ -6,6 +6,7 @@ It holds nothing of what a gang is given: that is reserved by the gang's placeme
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import time
 from typing import Any
@@ -15,6 +16,7 @@ import ray
 from phalanx.backends.local.folder import AttemptFolder
 from phalanx.backends.local.wire import Message
 from phalanx.backends.ray.node.member import Member
+from phalanx.backends.ray.node.tidy import remove_empty, remove_old
 
 LOOK_S = 0.05
 """How often it is looked whether a task has printed something."""
@@ -24,7 +26,9 @@ class Agent:
     """Runs members. `scratch` is where their folders are on this node, `root` where the shepherd's program is."""
 
     def __init__(self, scratch: str, root: str) -> None:
-        self._scratch = f"{scratch}/{ray.get_runtime_context().get_node_id()[:12]}"
+        node = ray.get_runtime_context().get_node_id()[:12]
+        remove_old(scratch, node, time.time())
+        self._scratch = f"{scratch}/{node}"
         self._root = root
         self._members: dict[str, Member] = {}
         self._changed: dict[str, asyncio.Event] = {}
@@ -101,6 +105,7 @@ class Agent:
         self._changed.pop(key, None)
         if member is not None:
             member.remove()
+            remove_empty(os.path.dirname(member.folder.path), self._scratch)
 
     async def members(self, site: str) -> list[str]:
         """The members of one site's gangs that are here."""
