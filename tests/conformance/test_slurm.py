@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -287,6 +290,57 @@ def test_a_job_of_another_user_runs_as_that_user(slurm: SlurmCluster, monkeypatc
         assert (subject.data / "checkpoints/a/mine").stat().st_uid == NOBODY
     finally:
         subject.close()
+
+
+def server_python(env: dict[str, str]) -> str:
+    """A Python with which a user without rights can run a server; empty where there is none."""
+    program = "import phalanx.server.loop.process, phalanx.server.api.process"
+    for found in (sys.executable, "/usr/bin/python3"):
+        try:
+            tried = subprocess.run([found, "-c", program], user=NOBODY, cwd="/", env=env, capture_output=True)
+        except OSError:
+            continue
+        if tried.returncode == 0:
+            return found
+    return ""
+
+
+@pytest.fixture
+def home_of_nobody() -> Iterator[Path]:
+    home = Path(tempfile.mkdtemp(prefix="nobody-"))
+    os.chown(home, NOBODY, NOBODY)
+    yield home
+    shutil.rmtree(home)
+
+
+def test_a_server_of_an_ordinary_user_runs_jobs_as_that_user(
+    slurm: SlurmCluster, request: pytest.FixtureRequest
+) -> None:
+    packages = os.pathsep.join([script.ROOT, *(path for path in sys.path if path.endswith("site-packages"))])
+    env = {**slurm.env, "PYTHONPATH": packages, "HOME": "/"}
+    python = server_python(env) if os.getuid() == 0 else ""
+    if not python:
+        pytest.skip("only root tries what another user can do, where that user can run phalanx")
+    home = request.getfixturevalue("home_of_nobody")
+    env |= {"HOME": str(home), "PHALANX_CONFIG": str(home / "config")}
+    command = [python, "-m", "phalanx", "up", "--backend", "slurm", "--data", str(home / "data")]
+    with subprocess.Popen(
+        [*command, "--listen", "127.0.0.1:0", "-o", "json"], user=NOBODY, env=env, cwd=home, stdout=subprocess.PIPE
+    ) as server:
+        assert server.stdout is not None
+        told = json.loads(server.stdout.readline())
+        env |= {"PHALANX_ADDR": told["url"], "PHALANX_TOKEN_FILE": told["token_file"]}
+        ran = subprocess.run(
+            [python, "-m", "phalanx", "run", "--gpus", "1", "--", "id", "-u"],
+            user=NOBODY,
+            env=env,
+            cwd=home,
+            capture_output=True,
+            text=True,
+        )
+        server.terminate()
+    assert ran.returncode == 0, ran.stderr
+    assert str(NOBODY) in ran.stdout.split()
 
 
 def test_a_log_that_leads_elsewhere_is_not_read(tmp_path: Path) -> None:
