@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import os
 import tempfile
 import time
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.client import HTTPConnection
 from pathlib import Path
 from statistics import fmean
 
 from phalanx.bench.engines.measured import (
     durations_of,
     kendall_tau,
-    mean_jct_s,
     simulate,
     start_delays_ms,
     starts_ms,
@@ -26,6 +22,7 @@ from phalanx.bench.engines.mix import GPUS, NODES, MixJob, mix
 from phalanx.bench.engines.ray_site import Ray
 from phalanx.bench.engines.slurm_site import Slurm, need_slurm
 from phalanx.bench.row import Row, Tell, row
+from phalanx.bench.server.likeness import mean_jct_s
 from phalanx.bench.server.live import API, LiveServer
 from phalanx.engine.state.journal import Journal
 from phalanx.engine.turn import replay, verify
@@ -81,7 +78,7 @@ def live_journal(engine: str, jobs: tuple[MixJob, ...], tell: Tell) -> Journal:
             server.start()
             try:
                 _submit(server, jobs)
-                return _journal(server)
+                return server.journal()
             finally:
                 server.stop()
 
@@ -115,12 +112,3 @@ def _submit(server: LiveServer, jobs: tuple[MixJob, ...]) -> None:
         if time.monotonic() > deadline_s:
             raise RuntimeError("the jobs did not end in time")
         time.sleep(0.5)
-
-
-def _journal(server: LiveServer) -> Journal:
-    connection = HTTPConnection(server.host, server.port, timeout=60)
-    connection.request("GET", f"{API}/debug/bundle", headers={"Authorization": f"Bearer {server.token}"})
-    content = connection.getresponse().read()
-    connection.close()
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        return Journal.read(line for line in archive.read("journal.jsonl").splitlines() if line)

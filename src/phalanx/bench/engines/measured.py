@@ -9,7 +9,6 @@ from statistics import fmean
 
 from phalanx.bench.engines.mix import MixJob
 from phalanx.engine.state.journal import Journal
-from phalanx.engine.state.state import State
 from phalanx.protocol.action import ActionId, Start
 from phalanx.protocol.event import AttemptEnded, ClusterDefined, Done, JobSubmitted
 from phalanx.protocol.plan import Plan
@@ -71,11 +70,6 @@ def simulate(journal: Journal, durations_ms: Mapping[str, int]) -> Run:
     run = Run.of(first.cluster, first.policy, backend, arrivals)
     run.finish()
     return run
-
-
-def mean_jct_s(state: State) -> float:
-    """The mean time from submission to end."""
-    return fmean((each.ended_ms or 0) - each.submitted_ms for each in state.jobs.values()) / 1000
 
 
 def kendall_tau(one: Mapping[str, int], other: Mapping[str, int]) -> float:

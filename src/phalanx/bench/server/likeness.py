@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import random
 import tempfile
 import time
-import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
-from http.client import HTTPConnection
 from pathlib import Path
 from statistics import fmean
 
@@ -42,7 +39,7 @@ def run(jobs: int, tell: Tell) -> list[Row]:
         try:
             tell(f"likeness: {jobs} real jobs")
             _submit(server, jobs)
-            journal = _journal(server)
+            journal = server.journal()
         finally:
             server.stop()
     tell("likeness: decided again, and simulated")
@@ -72,15 +69,6 @@ def _submit(server: LiveServer, jobs: int) -> None:
         if time.monotonic() > deadline_s:
             raise RuntimeError("the jobs did not end in time")
         time.sleep(0.1)
-
-
-def _journal(server: LiveServer) -> Journal:
-    connection = HTTPConnection(server.host, server.port, timeout=60)
-    connection.request("GET", f"{API}/debug/bundle", headers={"Authorization": f"Bearer {server.token}"})
-    content = connection.getresponse().read()
-    connection.close()
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        return Journal.read(line for line in archive.read("journal.jsonl").splitlines() if line)
 
 
 def _decides_the_same(journal: Journal) -> bool:

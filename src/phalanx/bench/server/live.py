@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+from phalanx.engine.state.journal import Journal
 
 READY_S = 120.0
 API = "/api/v1"
@@ -112,6 +116,15 @@ class LiveServer:
             return response.status, json.loads(content) if content else None
         finally:
             connection.close()
+
+    def journal(self) -> Journal:
+        """All that it has recorded."""
+        connection = HTTPConnection(self.host, self.port, timeout=60)
+        connection.request("GET", f"{API}/debug/bundle", headers={"Authorization": f"Bearer {self.token}"})
+        content = connection.getresponse().read()
+        connection.close()
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            return Journal.read(line for line in archive.read("journal.jsonl").splitlines() if line)
 
     def add_queues(self, *queues: str) -> None:
         """Has queues be there, by a role in each: they have no quotas."""
