@@ -32,10 +32,14 @@ class Relay:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        for each in self._open:
+        self.cut()
+        self._thread.join()
+
+    def cut(self) -> None:
+        """Breaks all connections that there are."""
+        for each in tuple(self._open):
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
-        self._thread.join()
 
     def silence(self) -> None:
         """From now on nothing comes through the connections that there are, and none of them is closed."""

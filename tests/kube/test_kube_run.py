@@ -14,7 +14,6 @@ from kube_cluster import BUDGETS, NATIVE_GROUPS, KubeCluster, create, wait_for
 from kube_objects import node, pod
 from kube_site import POD_PATH, create_priority, events, gang, nodes_of, phalanx, pods, reason, scheduling, verb
 from phalanx.kube.api.client import Client
-from phalanx.kube.mirror import PODS
 
 pytestmark = pytest.mark.needs("kubernetes")
 
@@ -190,18 +189,6 @@ def test_a_scheduler_that_starts_again_goes_on_with_what_is_bound(api: Client, c
     with scheduling(cluster):
         wait_for("the next says why or runs", lambda: bool(reason(api, "next")) or "next" in nodes_of(api))
         assert {name: where for name, where in nodes_of(api).items() if name != "next"} == before
-
-
-def test_the_api_server_may_be_restarted_and_etcd_compacted_meanwhile(api: Client, cluster: KubeCluster) -> None:
-    create(api, node("n0"), node("n1"))
-    with scheduling(cluster) as run:
-        cluster.kill_apiserver()
-        run.reflectors[PODS]._version = "1"
-        cluster.etcd_compact()
-        cluster.start_apiserver()
-        create(api, *gang("g", 2))
-        wait_for("the gang is bound", lambda: len(nodes_of(api)) == 2)
-        assert run.reflectors[PODS].lists == 2
 
 
 def test_half_a_gang_that_a_killed_scheduler_left_is_released(api: Client, cluster: KubeCluster) -> None:

@@ -15,6 +15,7 @@ from kube_objects import node, pod
 from kube_site import POD_PATH, create_priority, events, nodes_of, pods, scheduling, verb
 from phalanx.kube.api.client import Client
 from phalanx.kube.api.errors import NotFoundError
+from phalanx.kube.volcano import controller
 
 pytestmark = pytest.mark.needs("kubernetes")
 
@@ -266,8 +267,11 @@ def test_a_job_of_a_billion_pods_makes_none_and_is_told_so(api: Client, cluster:
     assert list(pods(api)) == ["fine-worker-0"]
 
 
-def test_a_job_takes_no_service_that_is_of_another(api: Client, cluster: KubeCluster) -> None:
+def test_a_job_takes_no_service_that_is_of_another(
+    api: Client, cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its name is chosen by whoever may create jobs, and they need not be allowed to change services."""
+    monkeypatch.setattr(controller, "TAKEN_RETRY_S", 0.5)
     spec = {"selector": {"app": "shop"}, "ports": [{"port": 80}]}
     shop = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "shop"}, "spec": spec}
     services = "/api/v1/namespaces/default/services"
