@@ -214,6 +214,12 @@ def _page_hour(quick: bool, tell: Tell) -> list[Row]:
     return run.memory(run.QUICK, run.QUICK.events_s, tell) if quick else run.memory(run.FULL, run.HOUR_S, tell)
 
 
+def _kubernetes_shadow(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench.kubernetes.beside import shadow
+
+    return shadow(quick, tell)
+
+
 def _kubernetes(part: str) -> Callable[[bool, Tell], list[Row]]:
     def run_part(quick: bool, tell: Tell) -> list[Row]:
         from phalanx.bench.kubernetes import run
@@ -291,6 +297,11 @@ BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
         "latency": Part("how soon gangs are bound that come one after the other", _kubernetes("latency")),
         "crowded": Part("gangs bound in part where 120 % of the GPUs are asked for", _kubernetes("crowded")),
         "large": Part("5,000 nodes: ready, memory, and a gang on 512 of them", _kubernetes("large")),
+        "shadow": Part(
+            "what a shadow of kube-scheduler reports, and what is so under phalanx; runs only by its name",
+            _kubernetes_shadow,
+            when_named=True,
+        ),
     },
     "launch": {
         "detection": Part("how soon exits and hangs are noticed, and which of 200 faults are named", _launch_detection),

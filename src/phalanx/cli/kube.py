@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
+from phalanx.cli.kube_shadow import shadow, snapshot
+
 if TYPE_CHECKING:
     from phalanx.kube.api.access import Access
     from phalanx.kube.lease import LeaseSettings
     from phalanx.kube.scheduler import Settings
 
 
-@click.command()
+@click.group(invoke_without_command=True)
+@click.pass_context
 @click.option(
     "--kubeconfig",
     metavar="FILE",
@@ -66,6 +69,7 @@ if TYPE_CHECKING:
     help="Make the pods of Volcano Jobs too (batch.volcano.sh), for clusters without Volcano's own controller.",
 )
 def kube(
+    ctx: click.Context,
     kubeconfig: str | None,
     context: str | None,
     scheduler_name: str,
@@ -78,6 +82,8 @@ def kube(
     volcano_jobs: bool,
 ) -> None:
     """Schedule the pods of a Kubernetes cluster that name this scheduler, gangs all or nothing."""
+    if ctx.invoked_subcommand is not None:
+        return
     from phalanx.kube.api.access import find_access
     from phalanx.kube.nodes import TOPOLOGY_LABELS
     from phalanx.kube.scheduler import Settings
@@ -89,6 +95,10 @@ def kube(
     with contextlib.ExitStack() as stack:
         file: BinaryIO | None = stack.enter_context(Path(journal).open("wb")) if journal is not None else None
         _schedule(access, settings, file, leased, volcano_jobs)
+
+
+kube.add_command(snapshot)
+kube.add_command(shadow)
 
 
 def _lease(lease: str, duration_s: int) -> LeaseSettings:

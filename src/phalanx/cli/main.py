@@ -60,7 +60,7 @@ VERBS: dict[str, Verb] = {
     "hold": Verb("phalanx.cli.hold:hold", "Hold pending jobs, so that they do not start."),
     "job": Verb("phalanx.cli.job:job", "Show the details of a job."),
     "jobs": Verb("phalanx.cli.jobs:jobs", "List pending and running jobs."),
-    "kube": Verb("phalanx.cli.kube:kube", "Schedule the pods of a Kubernetes cluster."),
+    "kube": Verb("phalanx.cli.kube:kube", "Schedule the pods of a Kubernetes cluster, or look on as another does."),
     "launch": Verb("phalanx.cli.launch:launch", "Start the ranks of a training job, and restart them after failures."),
     "login": Verb("phalanx.cli.login:login", "Log in to a server and store the token."),
     "logs": Verb("phalanx.cli.logs:logs", "Print the output of a job."),

@@ -12,7 +12,7 @@ from phalanx.cli.output import Column, Output, emit, emit_one, output_option, sa
 from phalanx.document.units import duration_ms
 
 if TYPE_CHECKING:
-    from phalanx.backends.slurm.snapshot import Taken
+    from phalanx.beside.taken import Taken
 
 POLICY = "priority:backfill=easy"
 """The nearest to what Slurm does by itself: its priorities, and backfill beside reservations."""
@@ -113,8 +113,7 @@ def _write(folder: Path, taken: Taken) -> None:
     from phalanx.cli.output import as_yaml
     from phalanx.workload.formats.written import cluster_file
 
-    lines = (line.rstrip(b"\n") for line in taken.journal.lines())
-    (folder / STATE).write_bytes(b"".join(line + b"\n" for line in lines))
+    (folder / STATE).write_bytes(taken.lines())
     (folder / CLUSTER).write_text(as_yaml(cluster_file(taken.state.cluster)))
 
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import fmean
 
-from phalanx.backends.slurm.snapshot import Taken
+from phalanx.beside.taken import Taken
+from phalanx.beside.waits import Wait, summary
 from phalanx.engine.turn import turn
 
 FILE = "shadow.jsonl"
@@ -80,13 +80,14 @@ def report(looks: Iterable[Look]) -> Report:
             if job in seen:
                 began.setdefault(job, look.at_ms)
     # A job that Slurm started before phalanx would have is counted with Slurm's moment: its devices were taken.
-    waits = [(began[job] - seen[job], min(would.get(job, began[job]), began[job]) - seen[job]) for job in began]
+    waits = [Wait(began[job] - seen[job], min(would.get(job, began[job]), began[job]) - seen[job]) for job in began]
+    found = summary(waits)
     return Report(
         looks=count,
         seen_pending=len(seen),
         started=len(began),
-        slurm_wait_s=round(fmean(wait for wait, _ in waits) / 1000, 1) if waits else 0.0,
-        phalanx_wait_s=round(fmean(wait for _, wait in waits) / 1000, 1) if waits else 0.0,
-        earlier=sum(ours < theirs for theirs, ours in waits),
+        slurm_wait_s=found.theirs_s,
+        phalanx_wait_s=found.ours_s,
+        earlier=found.earlier,
         later=sum(job not in would for job in began),
     )

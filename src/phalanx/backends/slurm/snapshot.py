@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,24 +13,19 @@ from phalanx.backends.slurm.commands import SlurmError, SlurmMissing, run
 from phalanx.backends.slurm.held import allocated
 from phalanx.backends.slurm.hostlist import HostlistError, expand, numbers
 from phalanx.backends.slurm.nodes import SlurmNode, cluster_of, fields, read_nodes
+from phalanx.beside.taken import Taken
 from phalanx.cluster.cluster import Cluster, Health
-from phalanx.engine.state.journal import Journal
-from phalanx.engine.state.state import State
 from phalanx.engine.turn import record
 from phalanx.errors import PhalanxError
-from phalanx.placement.placement import Placement, Slot
-from phalanx.protocol.action import ActionId, Start
+from phalanx.placement.placement import Slot
 from phalanx.protocol.event import (
     ClusterDefined,
-    Done,
-    Event,
     ForeignUse,
     JobHeld,
     JobSubmitted,
     NodeHealthChanged,
     TimerDue,
 )
-from phalanx.protocol.plan import Claim, Plan
 from phalanx.workload.gang import Gang, Role, Task
 from phalanx.workload.job import After, Dependency, Job
 
@@ -81,16 +76,6 @@ class QueuedJob:
     slots: tuple[Slot, ...] = ()
 
 
-@dataclass(slots=True)
-class Taken:
-    """A State with its journal, and what of Slurm's could not be told in it."""
-
-    state: State
-    journal: Journal
-    reasons: dict[str, str] = field(default_factory=dict)
-    left_out: Counter[str] = field(default_factory=Counter)
-
-
 def record_texts(folder: Path, days: int, now_ms: int, ask: Callable[[list[str]], str] = run) -> list[str]:
     """Records what Slurm says now; what it does not answer and is not needed is told, by command."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -131,7 +116,7 @@ def read_folder(folder: Path, policy: str) -> Taken:
 def taken_of(nodes: list[SlurmNode], jobs: str, policy: str, now_ms: int) -> Taken:
     """The State of nodes and jobs at a moment: what runs has the devices that it has, the rest is pending."""
     cluster = cluster_of(nodes)
-    taken = Taken(State(), Journal())
+    taken = Taken()
     queued = _ranked(list(_read_jobs(jobs, cluster, taken.left_out)))
     first_ms = min([now_ms, *(min(each.submitted_ms, each.started_ms or now_ms) for each in queued)])
     record(taken.state, taken.journal, ClusterDefined(cluster, policy), first_ms)
@@ -139,7 +124,7 @@ def taken_of(nodes: list[SlurmNode], jobs: str, policy: str, now_ms: int) -> Tak
         _tell(taken, each, at_ms)
     for node in nodes:
         if node.health is not Health.HEALTHY:
-            _try(taken, NodeHealthChanged(node.name, node.health, node.told), now_ms)
+            taken.tell(NodeHealthChanged(node.name, node.health, node.told), now_ms)
     _foreign(taken, nodes, queued, now_ms)
     record(taken.state, taken.journal, TimerDue(), now_ms)
     return taken
@@ -165,27 +150,14 @@ def _tell(taken: Taken, step: Step, at_ms: int) -> None:
     what, each = step
     job = each.job
     if what == "submit":
-        if _try(taken, JobSubmitted(job), at_ms) and not each.is_running:
+        if taken.tell(JobSubmitted(job), at_ms) and not each.is_running:
             taken.reasons[job.id] = each.reason
     elif job.id not in taken.state.jobs:
         return
     elif what == "hold":
-        _try(taken, JobHeld(job.id), at_ms)
+        taken.tell(JobHeld(job.id), at_ms)
     else:
-        start = Start(ActionId(1, job.id, 1, 0), Placement(each.slots))
-        if not _try(taken, Plan(claims=(Claim(job.id, 1, start.placement),), actions=(start,)), at_ms):
-            return
-        _try(taken, Done(start.id), at_ms)
-
-
-def _try(taken: Taken, body: Event | Plan, at_ms: int) -> bool:
-    """Folds something in; what cannot be is counted as left out."""
-    try:
-        record(taken.state, taken.journal, body, at_ms)
-    except (ValueError, KeyError, AssertionError, IndexError) as error:
-        taken.left_out[f"{type(body).__name__}: {str(error)[:100]}"] += 1
-        return False
-    return True
+        taken.start(job.id, each.slots, at_ms)
 
 
 def _foreign(taken: Taken, nodes: list[SlurmNode], queued: list[QueuedJob], now_ms: int) -> None:
@@ -199,7 +171,7 @@ def _foreign(taken: Taken, nodes: list[SlurmNode], queued: list[QueuedJob], now_
         devices = tuple(device for device in node.used_devices if device not in ours and device < node.gpus)
         unknown = min(max(node.used_gpus - len(ours) - len(devices), 0), node.gpus - len(ours) - len(devices))
         if devices or unknown:
-            _try(taken, ForeignUse(node.name, devices, unknown), now_ms)
+            taken.tell(ForeignUse(node.name, devices, unknown), now_ms)
 
 
 def _ranked(queued: list[QueuedJob]) -> list[QueuedJob]:

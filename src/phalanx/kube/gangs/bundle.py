@@ -11,7 +11,7 @@ from phalanx.kube.objects.pod import Pod
 from phalanx.kube.pods.demand import PODS, Demand, demand_of
 from phalanx.kube.pods.saving import saving_of
 from phalanx.kube.pods.selection import YES, affinity_label, limits_of, preferred_affinities
-from phalanx.placement.placement import Placement
+from phalanx.placement.placement import Placement, Slot
 from phalanx.workload.gang import ANYWHERE, Gang, Role, Task, Topology
 from phalanx.workload.job import Job, NodePreference
 from phalanx.workload.toleration import Toleration
@@ -200,6 +200,23 @@ def places_of(bundle: Bundle, placement: Placement) -> Iterator[tuple[Pod, str]]
             waiting[f"{name}/{_numbered('pods', i)}"] = iter([pod for part in parts for pod in part[ask]])
     for slot in placement.slots:
         yield next(waiting[slot.role]), slot.node
+
+
+def slots_of(
+    bundle: Bundle, nodes: Mapping[str, str], devices: Callable[[str, int], tuple[int, ...]]
+) -> Iterator[Slot]:
+    """The slots of a bundle whose pods lie on some nodes, by their keys. `devices` are the next so many of a node."""
+    placed = [(role, ask, pod) for role, (ask, pods) in by_role(bundle).items() for pod in pods]
+    for name, (_, parts) in _by_part(bundle).items():
+        placed += [
+            (f"{name}/{_numbered('pods', i)}", ask, pod)
+            for part in parts
+            for i, (ask, pods) in enumerate(part.items())
+            for pod in pods
+        ]
+    for rank, (role, ask, pod) in enumerate(placed):
+        node = nodes[pod.metadata.key]
+        yield Slot(rank, role, node, devices(node, ask.demand.gpus))
 
 
 def _by_part(bundle: Bundle) -> dict[str, tuple[str, list[dict[Ask, list[Pod]]]]]:
