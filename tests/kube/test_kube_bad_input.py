@@ -275,7 +275,9 @@ def role_of_weak(*left_out: str) -> tuple[tuple[str, dict[str, Any]], ...]:
     manifest = yaml.safe_load_all(MANIFESTS[0].read_text())
     role = next(each for each in manifest if each["kind"] == "ClusterRole")
     rules = [
-        {**rule, "resources": [each for each in rule["resources"] if each not in left_out]} for rule in role["rules"]
+        {**rule, "resources": kept}
+        for rule in role["rules"]
+        if (kept := [each for each in rule["resources"] if each not in left_out])
     ]
     binding = {
         "apiVersion": "rbac.authorization.k8s.io/v1",

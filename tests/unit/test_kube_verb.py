@@ -50,10 +50,24 @@ def test_a_server_that_does_not_answer_ends_the_verb_with_its_address(
     assert "the API server at http://127.0.0.1:1 does not answer" in capsys.readouterr().err
 
 
-def test_the_manifest_runs_the_verb_with_a_lease_and_the_account_that_has_its_rights() -> None:
-    account, role, binding, deployment = yaml.safe_load_all(MANIFEST.read_text())
-    assert binding["roleRef"]["name"] == role["metadata"]["name"]
-    assert binding["subjects"][0]["name"] == account["metadata"]["name"]
-    spec = deployment["spec"]["template"]["spec"]
-    assert spec["serviceAccountName"] == account["metadata"]["name"]
-    assert spec["containers"][0]["command"] == ["phalanx", "kube", "--lease", "kube-system/phalanx"]
+def test_the_manifest_is_what_is_printed_and_runs_the_verb_with_a_lease(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(cli, ["kube", "install", "--print", "--image", "phalanx:latest"]) == 0
+    said, example = capsys.readouterr().out, MANIFEST.read_text()
+    assert list(yaml.safe_load_all(said)) == list(yaml.safe_load_all(example))
+    by_kind = {each["kind"]: each for each in yaml.safe_load_all(said)}
+    spec = by_kind["Deployment"]["spec"]["template"]["spec"]
+    assert spec["serviceAccountName"] == by_kind["ServiceAccount"]["metadata"]["name"]
+    assert spec["containers"][0]["command"][:4] == ["phalanx", "kube", "--lease", "phalanx/phalanx"]
+    create, renew = by_kind["Role"]["rules"]
+    assert "resourceNames" not in create
+    assert renew["resourceNames"] == ["phalanx"]
+
+
+def test_install_applies_nothing_by_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(cli, ["kube", "install"]) == 2
+    assert "kubectl apply -f -" in capsys.readouterr().err
+
+
+def test_an_address_to_listen_at_is_checked(nowhere: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(cli, ["kube", "--kubeconfig", nowhere, "--listen", "9464"]) == 2
+    assert "expected ADDRESS:PORT, got '9464'" in capsys.readouterr().err

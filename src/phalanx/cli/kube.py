@@ -13,12 +13,19 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
+from phalanx.cli.kube_install import install
 from phalanx.cli.kube_shadow import shadow, snapshot
+from phalanx.errors import PhalanxError
 
 if TYPE_CHECKING:
     from phalanx.kube.api.access import Access
     from phalanx.kube.lease import LeaseSettings
+    from phalanx.kube.metrics import Endpoint
+    from phalanx.kube.run import Run
     from phalanx.kube.scheduler import Settings
+
+
+PORT_MAX = 65_535
 
 
 @click.group(invoke_without_command=True)
@@ -58,6 +65,11 @@ if TYPE_CHECKING:
     help="After this time without a renewal another replica takes over.",
 )
 @click.option(
+    "--listen",
+    metavar="ADDRESS:PORT",
+    help="Answer /metrics, /healthz and /readyz here. Default: no port.",
+)
+@click.option(
     "--preempt-others-below",
     type=int,
     metavar="PRIORITY",
@@ -78,6 +90,7 @@ def kube(
     journal: str | None,
     lease: str | None,
     lease_duration: int,
+    listen: str | None,
     preempt_others_below: int | None,
     volcano_jobs: bool,
 ) -> None:
@@ -92,11 +105,13 @@ def kube(
     access = find_access(kubeconfig, context, os.environ)
     settings = Settings(scheduler_name, resolve_policy(policy), topology or TOPOLOGY_LABELS, preempt_others_below)
     leased = _lease(lease, lease_duration) if lease is not None else None
+    address = _address(listen) if listen is not None else None
     with contextlib.ExitStack() as stack:
         file: BinaryIO | None = stack.enter_context(Path(journal).open("wb")) if journal is not None else None
-        _schedule(access, settings, file, leased, volcano_jobs)
+        _schedule(access, settings, file, leased, volcano_jobs, address)
 
 
+kube.add_command(install)
 kube.add_command(snapshot)
 kube.add_command(shadow)
 
@@ -111,8 +126,21 @@ def _lease(lease: str, duration_s: int) -> LeaseSettings:
     return LeaseSettings(namespace, name, f"{socket.gethostname()}_{uuid.uuid4()}", duration_s)
 
 
+def _address(listen: str) -> tuple[str, int]:
+    """Where to listen."""
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > PORT_MAX:
+        raise click.BadParameter(f"expected ADDRESS:PORT, got {listen!r}", param_hint="--listen")
+    return host.strip("[]"), int(port)
+
+
 def _schedule(
-    access: Access, settings: Settings, journal: BinaryIO | None, leased: LeaseSettings | None, volcano_jobs: bool
+    access: Access,
+    settings: Settings,
+    journal: BinaryIO | None,
+    leased: LeaseSettings | None,
+    volcano_jobs: bool,
+    listen: tuple[str, int] | None,
 ) -> None:
     """Schedules until SIGTERM or SIGINT."""
     from phalanx.kube.api.client import Client
@@ -131,9 +159,22 @@ def _schedule(
             nodes, bound = len(run.mirror.nodes), len(run.scheduler.roster.owner)
             click.echo(f"scheduling {access}: nodes {nodes}, pods of ours that are bound {bound}", err=True)
 
+        stack = contextlib.ExitStack()
+        if listen is not None:
+            port = stack.enter_context(_endpoint(listen, run)).port
+            click.echo(f"metrics and probes at {listen[0]}:{port}", err=True)
         before = {each: signal.signal(each, end) for each in (signal.SIGTERM, signal.SIGINT)}
         try:
             run.run(ready)
         finally:
             for each, handler in before.items():
                 signal.signal(each, handler)
+            stack.close()
+
+
+def _endpoint(listen: tuple[str, int], run: Run) -> Endpoint:
+    try:
+        from phalanx.kube.metrics import Endpoint, Figures
+    except ModuleNotFoundError as error:
+        raise PhalanxError(f"--listen needs {error.name}: pip install 'phalanx[server]'") from error
+    return Endpoint(listen, run.pulse, Figures(run.pulse, run.scheduler.roster.steps, run.answers))

@@ -15,6 +15,7 @@ from phalanx.cli.output import Column, Output, emit, emit_one, output_option, sa
 from phalanx.document.units import duration_ms
 
 if TYPE_CHECKING:
+    from phalanx.beside.taken import Taken
     from phalanx.kube.shadow.history import History
     from phalanx.kube.shadow.report import GangWait, Report
 
@@ -78,8 +79,8 @@ def snapshot(
     """
     if not recorded:
         _record(folder, kubeconfig, context, 0.0)
-    history = _read(folder, policy, topology)
-    emit(list(_pending(history, policy)), PENDING, output)
+    history, taken = _read(folder, policy, topology)
+    emit(list(pending(history, taken)), PENDING, output)
     if output in ("table", "wide"):
         say(f"phalanx why ID --state {folder / STATE}", err=True)
 
@@ -110,7 +111,7 @@ def shadow(
         raise click.UsageError(f"--for {length}: expected a time such as 5m or 7d")
     if not report_only:
         _record(folder, kubeconfig, context, length_ms / 1000)
-    history = _read(folder, policy, topology)
+    history, _ = _read(folder, policy, topology)
     _show(history, policy, output)
 
 
@@ -140,7 +141,7 @@ def _until_told(stop: Any) -> Iterator[None]:
             signal.signal(each, handler)
 
 
-def _read(folder: Path, policy: str, topology: tuple[str, ...]) -> History:
+def _read(folder: Path, policy: str, topology: tuple[str, ...]) -> tuple[History, Taken]:
     """Reads a recording, and writes beside it what other verbs read."""
     from phalanx.cli.output import as_yaml
     from phalanx.kube.nodes import TOPOLOGY_LABELS
@@ -155,15 +156,14 @@ def _read(folder: Path, policy: str, topology: tuple[str, ...]) -> History:
     (folder / CLUSTER).write_text(as_yaml(cluster_file(taken.state.cluster)))
     for what, count in taken.left_out.items():
         say(f"left out: {count} of: {what}", err=True)
-    return history
+    return history, taken
 
 
-def _pending(history: History, policy: str) -> Iterator[dict[str, Any]]:
+def pending(history: History, taken: Taken) -> Iterator[dict[str, Any]]:
+    """The pending gangs, with what their scheduler says and what phalanx would."""
     from phalanx.engine.why.why import why
-    from phalanx.kube.shadow.state import taken_of
     from phalanx.words.reason import because_in
 
-    taken = taken_of(history, policy)
     for job, theirs in taken.reasons.items():
         explained, watched = why(taken.state, job), history.watched[job]
         would_start = taken.state.reason(job) is None

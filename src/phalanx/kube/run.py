@@ -22,6 +22,7 @@ from phalanx.kube.objects.node import KubeNode
 from phalanx.kube.objects.pod import Pod
 from phalanx.kube.objects.queue import PriorityClass
 from phalanx.kube.objects.volume import PersistentVolume, StorageClass, VolumeClaim
+from phalanx.kube.pulse import Pulse
 from phalanx.kube.reporter import Reporter
 from phalanx.kube.scheduler import Scheduler, Settings
 from phalanx.kube.volcano.controller import Controller
@@ -61,6 +62,11 @@ class Run:
         self._jobs = jobs
         self.scheduler = Scheduler(self.mirror, self.binder, self._reporter, settings)
         self.reflectors: dict[str, Reflector[Any]] = {}
+        self.pulse = Pulse()
+
+    def answers(self) -> dict[tuple[str, int], int]:
+        """How many answers of the API server came, by method and status."""
+        return self._client.answers()
 
     def close(self) -> None:
         """Has the run end after the present turn. May be called from any thread, and in a signal handler."""
@@ -81,9 +87,10 @@ class Run:
             if self._jobs is not None:
                 self._jobs.start(self._may, self._inbox.put)
             on_ready()
-            self.scheduler.turn(_now_ms())
+            self.pulse.leads = self.pulse.is_ready = True
+            self._turn()
             while self._receive(self._wait_s()):
-                self.scheduler.turn(_now_ms())
+                self._turn()
         finally:
             if self._jobs is not None:
                 self._jobs.close()
@@ -94,18 +101,26 @@ class Run:
             if self._lease is not None:
                 self._lease.close()
 
+    def _turn(self) -> None:
+        began = time.monotonic()
+        self.scheduler.turn(_now_ms())
+        self.pulse.turned(time.monotonic() - began, len(self.mirror.nodes))
+
     def _lead(self) -> bool:
         """Waits until this replica holds the lease; False if the run is to end before that."""
         lease = self._lease
         if lease is None:
             return True
         is_held = lease.try_take()
+        # A replica that waits for the lease is as it should be.
+        self.pulse.is_ready = True
         while not is_held:
             if not self._receive(lease.retry_s):
                 return False
             # A server that is restarted meanwhile is waited for.
             with contextlib.suppress(UnreachableError):
                 is_held = lease.try_take()
+        self.pulse.is_ready = False
         lease.keep(lambda error: self._inbox.put(Broken(error)))
         return True
 
@@ -137,6 +152,7 @@ class Run:
 
     def _receive(self, wait_s: float) -> bool:
         """Takes in what has come, or comes within some time; False if the run is to end."""
+        self.pulse.beat()
         try:
             news = self._inbox.get(timeout=wait_s) if wait_s else self._inbox.get_nowait()
             for _ in range(BATCH_MAX):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import http.client
 import random
 import ssl
+import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import suppress
 from types import TracebackType
@@ -40,6 +41,8 @@ class Client:
     def __init__(self, access: Access) -> None:
         self.access = access
         self._idle: deque[http.client.HTTPConnection] = deque()
+        self._answers: Counter[tuple[str, int]] = Counter()
+        self._counting = threading.Lock()
         self._is_closed = False
 
     def __enter__(self) -> Client:
@@ -103,13 +106,24 @@ class Client:
                 if reused and isinstance(error, STALE):
                     # The server closes connections that were idle for long. All requests here may be repeated.
                     continue
+                self._count(method, 0)
                 raise self._unreachable(error) from error
+            self._count(method, response.status)
             self._idle.append(connection)
             if self._is_closed:
                 self._end_idle()
             if response.status >= 400:
                 raise _error(response.status, method, target, answer)
             return answer
+
+    def answers(self) -> dict[tuple[str, int], int]:
+        """How many answers came, by method and status; 0 where none came. Watches are not in it."""
+        with self._counting:
+            return dict(self._answers)
+
+    def _count(self, method: str, status: int) -> None:
+        with self._counting:
+            self._answers[method, status] += 1
 
     def _take(self) -> http.client.HTTPConnection:
         try:

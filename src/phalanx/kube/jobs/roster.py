@@ -50,6 +50,12 @@ class Roster:
         """The jobs of one family."""
         return list(self._by_family.get(family, {}).values())
 
+    def steps(self) -> dict[str, int]:
+        """How many jobs are how far. Any thread may ask."""
+        # Taken in one step: meanwhile the loop may change it.
+        there = list(self.tracked.values())
+        return {step.name.lower(): sum(each.step is step for each in there) for step in Step}
+
     def waiting(self, state: State) -> list[str]:
         """The jobs that the engine would start if it could."""
         known = state.jobs

@@ -42,6 +42,11 @@ def write(file: BinaryIO, entry: Entry) -> None:
     file.write(_encoder.encode(entry) + b"\n")
 
 
+def entries_of(recorded: bytes) -> Iterator[Entry]:
+    """The lines of a recording that was not written to a file."""
+    return (_decoder.decode(line) for line in recorded.splitlines())
+
+
 def entries_in(folder: Path) -> Iterator[Entry]:
     """All lines so far. A last line that is not whole is left out."""
     path = folder / FILE

@@ -41,7 +41,7 @@ def readable(client: Client) -> tuple[Sources, dict[str, str]]:
         except (ForbiddenError, NotFoundError) as error:
             if kind in NEEDED:
                 raise RecordingError(
-                    f"{error}\nshadow and snapshot need get, list and watch on nodes and pods of all namespaces: "
+                    f"{error}\nshadow and snapshot need list and watch on nodes and pods of all namespaces: "
                     "`phalanx kube install --print --shadow` prints an account that may"
                 ) from error
             missing[kind] = str(error)

@@ -1,0 +1,1 @@
+"""What puts phalanx into a Kubernetes cluster: its rights and its manifests."""
