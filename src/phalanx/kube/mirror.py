@@ -14,6 +14,7 @@ from phalanx.kube.api.reflector import Changed, Listed
 from phalanx.kube.gangs.discovery import HYPER_NODES, QUEUES
 from phalanx.kube.gangs.groups import (
     COMPOSITE,
+    KUEUE,
     LEADER_WORKER_SET,
     LEADER_WORKER_SET_LABEL,
     OWN,
@@ -49,6 +50,9 @@ PODS, NODES, NAMESPACES = "pods", "nodes", "namespaces"
 CLAIMS, VOLUMES, CLASSES = "persistentvolumeclaims", "persistentvolumes", "storageclasses"
 BUDGETS = "poddisruptionbudgets"
 PRIORITIES = "priorityclasses"
+SAID_BY_PODS = (OWN, LEADER_WORKER_SET, KUEUE)
+"""Dialects in which pods say themselves how many start together."""
+
 MIRROR_POD = "kubernetes.io/config.mirror"
 """The annotation of a pod that a kubelet runs by itself."""
 
@@ -173,7 +177,7 @@ class Mirror:
         """The group of some pods; None for a pod alone, and for a group that is not there."""
         if not isinstance(family, GroupRef):
             return None
-        if family.dialect not in (OWN, LEADER_WORKER_SET):
+        if family.dialect not in SAID_BY_PODS:
             group = self._hierarchy.group(family)
             return self._resolved(group) if group is not None else None
         pod = next((self.pods[key] for key in self.by_family.get(family, ())), None)

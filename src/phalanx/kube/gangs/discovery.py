@@ -6,7 +6,7 @@ import time
 
 from phalanx.kube.api.client import Client
 from phalanx.kube.api.errors import NotFoundError
-from phalanx.kube.gangs.groups import COMPOSITE, JOB, JOB_SET, LEADER_WORKER_SET, NATIVE, PLUGINS, RAY, VOLCANO
+from phalanx.kube.gangs.groups import COMPOSITE, JOB, JOB_SET, KAI, LEADER_WORKER_SET, NATIVE, PLUGINS, RAY, VOLCANO
 from phalanx.kube.objects.composite import CompositePodGroup
 from phalanx.kube.objects.group import PodGroup
 from phalanx.kube.objects.hyper_node import HyperNode
@@ -38,6 +38,7 @@ KINDS: dict[str, tuple[str, str, type[Stored]]] = {
     COMPOSITE: (NATIVE, "compositepodgroups", CompositePodGroup),
     PLUGINS: (PLUGINS, "podgroups", PodGroup),
     VOLCANO: (VOLCANO, "podgroups", PodGroup),
+    KAI: (KAI, "podgroups", PodGroup),
     JOB: (JOB, "jobs", BatchJob),
     JOB_SET: (JOB_SET, "jobsets", JobSet),
     LEADER_WORKER_SET: (LEADER_WORKER_SET, "leaderworkersets", LeaderWorkerSet),

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from phalanx.kube.objects.group import NetworkTopology, PodGroup, PodGroupSpec
+from phalanx.kube.objects.group import (
+    NetworkTopology,
+    PodGroup,
+    PodGroupSpec,
+    SchedulingConstraints,
+    TopologyConstraint,
+)
 from phalanx.kube.objects.pod import Pod
 
 NATIVE = "scheduling.k8s.io"
@@ -15,6 +21,8 @@ JOB = "batch"
 JOB_SET = "jobset.x-k8s.io"
 LEADER_WORKER_SET = "leaderworkerset.x-k8s.io"
 RAY = "ray.io"
+KAI = "scheduling.run.ai"
+KUEUE = "kueue.x-k8s.io"
 OWN = "phalanx.dev"
 OWNERS = {
     JOB: "Job",
@@ -22,10 +30,12 @@ OWNERS = {
     LEADER_WORKER_SET: "group of LeaderWorkerSet",
     RAY: "RayCluster",
     OWN: "pods of",
+    KUEUE: "pod group of Kueue",
     COMPOSITE: "CompositePodGroup",
 }
 
 PLUGINS_LABELS = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io")
+KAI_ANNOTATIONS = ("pod-group-name",)
 VOLCANO_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 
 
@@ -45,7 +55,14 @@ JOB_SET_LABEL = "jobset.sigs.k8s.io/jobset-name"
 LEADER_WORKER_SET_LABEL = "leaderworkerset.sigs.k8s.io/name"
 GROUP_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/group-index"
 RAY_LABEL = "ray.io/cluster"
+KUEUE_LABEL = "kueue.x-k8s.io/pod-group-name"
+KUEUE_SIZE_ANNOTATION = "kueue.x-k8s.io/pod-group-total-count"
+KUEUE_TOPOLOGY_ANNOTATION = "kueue.x-k8s.io/podset-required-topology"
 SIZE_ANNOTATION = "leaderworkerset.sigs.k8s.io/size"
+
+
+SIZES = {LEADER_WORKER_SET: SIZE_ANNOTATION, KUEUE: KUEUE_SIZE_ANNOTATION}
+"""Annotations of pods that say how many start together, by dialects that have no object for it."""
 
 
 class GroupRef(NamedTuple):
@@ -80,6 +97,7 @@ def group_of(pod: Pod) -> GroupRef | None:
     for dialect, names, values in (
         (PLUGINS, PLUGINS_LABELS, metadata.labels or {}),
         (VOLCANO, VOLCANO_ANNOTATIONS, metadata.annotations or {}),
+        (KAI, KAI_ANNOTATIONS, metadata.annotations or {}),
     ):
         for name in names:
             if values.get(name):
@@ -95,6 +113,8 @@ def _group_by_owner(pod: Pod) -> GroupRef | None:
         by_job = annotations[GANG_ANNOTATION] == "true" and owner is not None and owner.kind == "Job"
         name = owner.name if owner is not None else metadata.name
         return GroupRef(JOB if by_job else OWN, metadata.namespace, name)
+    if labels.get(KUEUE_LABEL):
+        return GroupRef(KUEUE, metadata.namespace, labels[KUEUE_LABEL])
     if JOB_SET_LABEL in labels:
         return GroupRef(JOB_SET, metadata.namespace, labels[JOB_SET_LABEL])
     if LEADER_WORKER_SET_LABEL in labels and GROUP_INDEX_LABEL in labels:
@@ -107,11 +127,14 @@ def _group_by_owner(pod: Pod) -> GroupRef | None:
 
 def said_by(pod: Pod, dialect: str) -> PodGroup | None:
     """The group of a pod that only its pods tell of; None if what they say is no number of pods."""
-    said = (pod.metadata.annotations or {}).get(
-        SIZE_ANNOTATION if dialect == LEADER_WORKER_SET else GANG_ANNOTATION, ""
-    )
+    annotations = pod.metadata.annotations or {}
+    said = annotations.get(SIZES.get(dialect, GANG_ANNOTATION), "")
     is_number = said.isdecimal() and said.isascii() and len(said) <= DIGITS_MAX
-    return PodGroup(spec=PodGroupSpec(min_member=int(said))) if is_number else None
+    if not is_number:
+        return None
+    level = annotations.get(KUEUE_TOPOLOGY_ANNOTATION, "") if dialect == KUEUE else ""
+    lies = SchedulingConstraints(topology=[TopologyConstraint(key=level)]) if level else None
+    return PodGroup(spec=PodGroupSpec(min_member=int(said), scheduling_constraints=lies))
 
 
 def missing(family: GroupRef, pod: Pod) -> str:
@@ -119,9 +142,9 @@ def missing(family: GroupRef, pod: Pod) -> str:
     if family.dialect == OWN:
         said = (pod.metadata.annotations or {}).get(GANG_ANNOTATION)
         return f"annotation {GANG_ANNOTATION}: expected true on pods of a Job, or a number of pods; got {shown(said)}"
-    if family.dialect == LEADER_WORKER_SET:
-        said = (pod.metadata.annotations or {}).get(SIZE_ANNOTATION)
-        return f"annotation {SIZE_ANNOTATION}: expected a number of pods; got {shown(said)}"
+    if family.dialect in SIZES:
+        said = (pod.metadata.annotations or {}).get(SIZES[family.dialect])
+        return f"annotation {SIZES[family.dialect]}: expected a number of pods; got {shown(said)}"
     return f"{family} is not there yet"
 
 
@@ -140,7 +163,8 @@ def topology_of(group: PodGroup) -> str:
     tier = tier_of(group.spec.network_topology)
     constraints = group.spec.scheduling_constraints
     found = constraints.topology if constraints is not None else None
-    return tier or (found[0].key if found else "")
+    of_kai = group.spec.topology_constraint
+    return tier or (found[0].key if found else of_kai.required_topology_level if of_kai is not None else "")
 
 
 def tier_of(topology: NetworkTopology | None) -> str:

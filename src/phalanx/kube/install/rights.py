@@ -27,6 +27,7 @@ LOOKING_ON = (
     Right("scheduling.k8s.io", ("podgroups", "compositepodgroups", "priorityclasses"), READ, "native gangs"),
     Right("scheduling.x-k8s.io", ("podgroups",), READ, "gangs of scheduler-plugins"),
     Right("scheduling.volcano.sh", ("podgroups", "queues"), READ, "gangs and queues of Volcano"),
+    Right("scheduling.run.ai", ("podgroups",), READ, "gangs of KAI"),
     Right("topology.volcano.sh", ("hypernodes",), READ, "levels of the network"),
     Right("batch", ("jobs",), READ, "gangs by annotation"),
     Right("jobset.x-k8s.io", ("jobsets",), READ, "gangs of JobSets"),

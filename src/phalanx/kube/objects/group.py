@@ -33,6 +33,12 @@ class SchedulingConstraints(Wire, frozen=True):
     topology: list[TopologyConstraint] | None = None
 
 
+class KaiTopology(Wire, frozen=True):
+    """Of KAI: the label of nodes whose value all pods of a group share."""
+
+    required_topology_level: str = ""
+
+
 class NetworkTopology(Wire, frozen=True):
     """How near the pods of a group of Volcano must, or should, be."""
 
@@ -60,8 +66,8 @@ class SubGroupPolicy(Wire, frozen=True):
 
 
 class PodGroupSpec(Wire, frozen=True):
-    """Of all dialects: `min_member` is said by scheduler-plugins and Volcano, tasks and network topology by Volcano,
-    the rest by Kubernetes itself.
+    """Of all dialects: `min_member` is said by scheduler-plugins, Volcano and KAI, tasks and network topology by
+    Volcano, `topology_constraint` and `sub_groups` by KAI, the rest by Kubernetes itself.
     """
 
     min_member: int = 0
@@ -76,6 +82,8 @@ class PodGroupSpec(Wire, frozen=True):
     min_resources: Resources | None = None
     scheduling_policy: SchedulingPolicy | None = None
     scheduling_constraints: SchedulingConstraints | None = None
+    topology_constraint: KaiTopology | None = None
+    sub_groups: list[Named] | None = None
 
 
 class PodGroup(Stored, frozen=True):
@@ -106,6 +114,7 @@ class PodGroup(Stored, frozen=True):
             "networkTopology.highestTierName": _names_tier(spec.network_topology),
             "subGroupPolicy.networkTopology.highestTierName": any(map(_names_tier, of_sub_groups)),
             "resourceClaims": bool(spec.resource_claims),
+            "subGroups": bool(spec.sub_groups),
             # All of it is looked through for each pod of the group.
             f"subGroupPolicy beyond {POLICIES_MAX}": len(spec.sub_group_policy or ()) > POLICIES_MAX,
             f"minTaskMember beyond {TASKS_MAX}": len(spec.min_task_member or ()) > TASKS_MAX,
