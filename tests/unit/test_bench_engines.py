@@ -44,9 +44,9 @@ def test_the_mix_of_a_seed_is_always_the_same_and_fits_the_cluster() -> None:
 def test_delays_are_those_of_the_engine(journal: Journal) -> None:
     durations_ms = durations_of(journal, JOBS)
     assert durations_ms == {"0": 5000, "1": 1000, "2": 2000}
-    assert start_delays_ms(journal) == [START_MS] * 3
+    assert start_delays_ms(journal, durations_ms) == [START_MS] * 3
     assert fmean(stop_delays_ms(journal, durations_ms)) == STOP_MS
-    assert starts_ms(journal)["2"] == START_MS + 5000 + STOP_MS
+    assert starts_ms(journal, durations_ms)["2"] == START_MS + 5000 + STOP_MS
 
 
 def test_a_run_without_chance_is_simulated_as_it_was(journal: Journal) -> None:
