@@ -25,6 +25,7 @@ def silent(line: str) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("warm_python")
 def test_faults_are_noticed_and_named_and_slow_ranks_left_alone() -> None:
     rows = {row["name"]: row for row in detection.run(detection.QUICK, silent)}
     assert rows["launch: right rank and cause named"]["value"] == detection.QUICK.faults

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import warm
 from launching import NOTES, Launch, Launched, launching
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "frameworks"
@@ -50,6 +51,9 @@ class Example(Launched):
     """A launcher of an example, whose ranks fork from a process that has imported its library."""
 
     prelude = NOTES
+
+    def interpreter(self) -> str:
+        return warm.python()
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import warm
 from launching import Launch, Launched, launching
 from processes import free_port
 
@@ -20,7 +20,7 @@ class Torchrun(Launched):
     """torchrun in place of our launcher."""
 
     def launcher(self, options: tuple[str, ...]) -> list[str]:
-        return [sys.executable, "-m", "torch.distributed.run", "--rdzv-backend=phalanx", *options]
+        return [warm.python(), "-m", "torch.distributed.run", "--rdzv-backend=phalanx", *options]
 
 
 class Gang:

@@ -14,6 +14,7 @@ import functools
 import json
 import multiprocessing
 import os
+import random
 import runpy
 import select
 import signal
@@ -146,6 +147,8 @@ def run(asked: dict[str, Any], given: list[int]) -> None:
     for number, each in zip(asked["descriptors"], high, strict=True):
         os.dup2(each, number)
         os.close(each)
+    # As in a Python of its own, and not the same in all of them.
+    random.seed()
     os.environ.clear()
     os.environ.update(asked["variables"])
     os.chdir(asked["folder"])
