@@ -112,6 +112,12 @@ def has_kubelets() -> bool:
     return are_here()
 
 
+def has_kube_scheduler() -> bool:
+    from kube_cluster import folder
+
+    return has_kubernetes() and (folder() / "kube-scheduler").exists()
+
+
 def has_namespaces() -> bool:
     """Whether network namespaces can be made here, with links between them."""
     if os.getuid() != 0 or not has_programs("ip", "unshare") or not Path("/dev/net/tun").exists():
@@ -148,6 +154,11 @@ NEEDS = {
         has_kubelets,
         "PHALANX_REQUIRE=all,kubelet as root, after apt-get install containerd runc containernetworking-plugins "
         "busybox-static && scripts/kube-cluster --older kubelet",
+        by_name=True,
+    ),
+    "kube_scheduler": Need(
+        has_kube_scheduler,
+        "PHALANX_REQUIRE=all,kube_scheduler, after scripts/kube-cluster kube-apiserver definitions kube-scheduler",
         by_name=True,
     ),
     "kubectl": Need(lambda: has_programs("kubectl"), "apt-get install kubernetes-client"),

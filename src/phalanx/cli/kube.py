@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
+from phalanx.cli.kube_extender import extender
 from phalanx.cli.kube_install import install
 from phalanx.cli.kube_shadow import shadow, snapshot
 from phalanx.errors import PhalanxError
@@ -111,6 +112,7 @@ def kube(
         _schedule(access, settings, file, leased, volcano_jobs, address)
 
 
+kube.add_command(extender)
 kube.add_command(install)
 kube.add_command(snapshot)
 kube.add_command(shadow)

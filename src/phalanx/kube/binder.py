@@ -194,7 +194,7 @@ class _Gang:
         error = ""
         if not self._error:
             try:
-                _bind(self._client, self._job, pod, node)
+                bind_one(self._client, self._job, pod, node)
             except ApiError as refused:
                 error = str(refused)
         else:
@@ -223,13 +223,14 @@ class _Gang:
         self._tell(Bound(self._job, self._attempt, self._keys, self._error, undone))
 
 
-def _bind(client: Fenced, job: str, pod: Pod, node: str) -> None:
-    metadata = {
+def bind_one(client: Fenced, job: str, pod: Pod, node: str) -> None:
+    """Binds one pod. One that is bound there already is as it should be."""
+    metadata: dict[str, object] = {
         "name": pod.metadata.name,
         "namespace": pod.metadata.namespace,
         # A pod of the same name that came since is not bound.
         "uid": pod.metadata.uid,
-        "annotations": {JOB_ANNOTATION: job},
+        **({"annotations": {JOB_ANNOTATION: job}} if job else {}),
     }
     target = {"apiVersion": "v1", "kind": "Node", "name": node}
     body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}

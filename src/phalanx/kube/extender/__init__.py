@@ -1,0 +1,1 @@
+"""The extender: phalanx decides, and kube-scheduler binds as it asks for each pod."""
