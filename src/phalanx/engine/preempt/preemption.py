@@ -289,9 +289,9 @@ def _stop_by(transaction: Transaction, head: JobRecord, context: Context, way: S
 
     def stopping() -> PreemptionPlan | None:
         seated = (search.run() if whatever_the_order else None) or (search.displace() if by_order else None)
-        if seated is not None:
-            return replace(_room(seated), victims=tuple(search.chosen), kept_mb=way.kept_mb(search.chosen))
-        return _stop_own_and_others(transaction, head, context) if by_order and transaction.state.quotas else None
+        if seated is None and by_order and transaction.state.quotas:
+            return _stop_own_and_others(transaction, head, context)
+        return _with_victims(seated, search, way)
 
     return _beside(
         transaction,
@@ -313,13 +313,12 @@ def _stop_further_out(
     def inwards(found: PreemptionPlan) -> list[int]:
         return sorted(map(way.nearness, found.victims), reverse=True)
 
-    def stopping() -> PreemptionPlan | None:
-        seated = search.run()
-        if seated is None:
-            return None
-        return replace(_room(seated), victims=tuple(search.chosen), kept_mb=way.kept_mb(search.chosen))
-
-    further = _beside(transaction, context.leaving, stopping, _lent_claims(transaction.state, head))
+    further = _beside(
+        transaction,
+        context.leaving,
+        lambda: _with_victims(search.run(), search, way),
+        _lent_claims(transaction.state, head),
+    )
     return further if further is not None and inwards(further) < inwards(room) else room
 
 
@@ -329,7 +328,11 @@ def _stop_own_and_others(transaction: Transaction, head: JobRecord, context: Con
     search = VictimSearch(transaction, head, context, way)
     if not way.may_reclaim() or not search.is_worth_while():
         return None
-    seated = search.run()
+    return _with_victims(search.run(), search, way)
+
+
+def _with_victims(seated: GangTrial | None, search: VictimSearch, way: Stopping) -> PreemptionPlan | None:
+    """Where a search has placed the head, and the victims that are stopped for that."""
     if seated is None:
         return None
     return replace(_room(seated), victims=tuple(search.chosen), kept_mb=way.kept_mb(search.chosen))
