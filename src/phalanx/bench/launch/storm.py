@@ -203,7 +203,8 @@ def run(scale: Scale, tell: Tell) -> list[Row]:
             tell(f"launch: change {number + 1} of {scale.changes}: {what}: {seconds[-1]:.2f} s")
         last = storm.end()
         notes = [note for event in ("computed", "counts") for note in run.notes(event)]
-        digests = {note["digest"] for note in run.notes("digest")}
+        # A rank that left by plan has written that of the step at which it left.
+        digests = {note["digest"] for note in run.notes("digest") if note["step"] == last}
         said = [[line for _, line in agent.lines] for agent in run.processes]
         longest_s, changes = storm.longest_without_a_step(), dict(storm.changes)
     tell(f"launch: {changes}")
