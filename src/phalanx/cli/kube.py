@@ -77,6 +77,12 @@ PORT_MAX = 65_535
     help="Evict pods of other schedulers with GPUs and a priority below this for pods of a higher one. Default: never.",
 )
 @click.option(
+    "--queue-label",
+    default="",
+    metavar="LABEL",
+    help="Label of pods that names the queue of those whose group names none, as kueue.x-k8s.io/queue-name.",
+)
+@click.option(
     "--volcano-jobs",
     is_flag=True,
     help="Make the pods of Volcano Jobs too (batch.volcano.sh), for clusters without Volcano's own controller.",
@@ -93,6 +99,7 @@ def kube(
     lease_duration: int,
     listen: str | None,
     preempt_others_below: int | None,
+    queue_label: str,
     volcano_jobs: bool,
 ) -> None:
     """Schedule the pods of a Kubernetes cluster that name this scheduler, gangs all or nothing."""
@@ -104,7 +111,9 @@ def kube(
     from phalanx.simulate.plugins import resolve_policy
 
     access = find_access(kubeconfig, context, os.environ)
-    settings = Settings(scheduler_name, resolve_policy(policy), topology or TOPOLOGY_LABELS, preempt_others_below)
+    settings = Settings(
+        scheduler_name, resolve_policy(policy), topology or TOPOLOGY_LABELS, preempt_others_below, queue_label
+    )
     leased = _lease(lease, lease_duration) if lease is not None else None
     address = _address(listen) if listen is not None else None
     with contextlib.ExitStack() as stack:

@@ -23,6 +23,7 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 )
 @click.option("--policy", default="phalanx", show_default=True, metavar="NAME", help="The policy.")
 @click.option("--topology", multiple=True, metavar="LABEL", help="As of `phalanx kube`.")
+@click.option("--queue-label", default="", metavar="LABEL", help="As of `phalanx kube`.")
 @click.option(
     "--listen",
     default="127.0.0.1:9465",
@@ -36,6 +37,7 @@ def extender(
     scheduler_name: str,
     policy: str,
     topology: tuple[str, ...],
+    queue_label: str,
     listen: str,
 ) -> None:
     """Decide for kube-scheduler, as an extender of it: filter, prioritize, preempt and bind.
@@ -58,7 +60,7 @@ def extender(
     if address not in LOCAL:
         click.echo(f"{listen}: whoever reaches this can have pods bound", err=True)
     access = find_access(kubeconfig, context, os.environ)
-    settings = Settings(scheduler_name, resolve_policy(policy), topology or TOPOLOGY_LABELS)
+    settings = Settings(scheduler_name, resolve_policy(policy), topology or TOPOLOGY_LABELS, queue_label=queue_label)
     with Client(access) as client:
         run = ExtenderRun(client, settings)
 

@@ -14,10 +14,9 @@ from phalanx.kube.api.reflector import Changed, Listed
 from phalanx.kube.gangs.discovery import HYPER_NODES, QUEUES
 from phalanx.kube.gangs.groups import (
     COMPOSITE,
-    KUEUE,
     LEADER_WORKER_SET,
     LEADER_WORKER_SET_LABEL,
-    OWN,
+    SAID_BY_PODS,
     Family,
     GroupRef,
     Groups,
@@ -29,6 +28,7 @@ from phalanx.kube.objects.budget import DisruptionBudget
 from phalanx.kube.objects.composite import CompositePodGroup
 from phalanx.kube.objects.group import PodGroup, PodGroupSpec
 from phalanx.kube.objects.hyper_node import HyperNode
+from phalanx.kube.objects.kubeflow import KubeflowJob
 from phalanx.kube.objects.meta import Labels, Metadata, Stored
 from phalanx.kube.objects.node import KubeNode
 from phalanx.kube.objects.owner import BatchJob, JobSet, LeaderWorkerSet, RayCluster
@@ -44,14 +44,12 @@ from phalanx.kube.pods.selection import affinity_label, affinity_of, preferred_a
 from phalanx.kube.pods.terms import apart_terms, preferred_terms
 from phalanx.kube.pods.volumes import Volumes, claims_of
 from phalanx.kube.pods.words import WORDS_MAX, too_wordy, without_words, words_of
-from phalanx.kube.queues import queue_path
+from phalanx.kube.queues import DEFAULT, queue_path
 
 PODS, NODES, NAMESPACES = "pods", "nodes", "namespaces"
 CLAIMS, VOLUMES, CLASSES = "persistentvolumeclaims", "persistentvolumes", "storageclasses"
 BUDGETS = "poddisruptionbudgets"
 PRIORITIES = "priorityclasses"
-SAID_BY_PODS = (OWN, LEADER_WORKER_SET, KUEUE)
-"""Dialects in which pods say themselves how many start together."""
 
 MIRROR_POD = "kubernetes.io/config.mirror"
 """The annotation of a pod that a kubelet runs by itself."""
@@ -78,12 +76,14 @@ class Mirror:
     name that our pods ask for. `minding` are the pods for whose sake it matters where others are: ours that mind that,
     and all that others must be apart from. `with_preferences` are those for whose sake some domains are better.
     `others` are the bound pods of other schedulers that may be evicted: those of a priority below `others_below`.
+    `queue_label` is the label of pods that names the queue of those whose group names none; empty for none.
     `wordy` are pods of which too much is said to look through, with a line that says so; `particulars` what pods of
     ours say that every node is told of.
     """
 
     def __init__(self, scheduler: str, others_below: int | None = None) -> None:
         self.scheduler = scheduler
+        self.queue_label = ""
         self._others_below = others_below
         self.others: dict[str, None] = {}
         self.nodes: dict[str, KubeNode] = {}
@@ -215,6 +215,11 @@ class Mirror:
             return group
         return msgspec.structs.replace(group, spec=msgspec.structs.replace(spec, queue=path, priority=priority))
 
+    def queue_by_label(self, pod: Pod) -> str:
+        """Where the queue lies that a pod names by a label, or the default queue."""
+        named = (pod.metadata.labels or {}).get(self.queue_label, "") if self.queue_label else ""
+        return queue_path(named, self.queues) if named else DEFAULT
+
     def ports(self) -> Iterable[str]:
         """The ports of nodes that our pods ask for."""
         return self.particulars.ports()
@@ -264,6 +269,8 @@ class Mirror:
             self._put_hyper_node(it, gone)
         elif isinstance(it, LeaderWorkerSet):
             self._put_leaders(it, gone)
+        elif isinstance(it, KubeflowJob):
+            self._put_group(kind, PodGroup(metadata=it.metadata, spec=it.asks), gone)
         elif isinstance(it, BatchJob | JobSet | RayCluster):
             spec = PodGroupSpec(min_member=it.least)
             self._put_group(kind, PodGroup(metadata=it.metadata, spec=spec), gone)

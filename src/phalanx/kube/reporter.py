@@ -12,7 +12,7 @@ from functools import partial
 from phalanx.kube.api.client import Client
 from phalanx.kube.api.errors import ApiError, ConflictError
 from phalanx.kube.api.events import MESSAGE_MAX, post_event, written
-from phalanx.kube.gangs.groups import COMPOSITE, NATIVE, GroupRef
+from phalanx.kube.gangs.groups import COMPOSITE, KUBEFLOW_KINDS, NATIVE, GroupRef
 from phalanx.kube.objects.meta import Metadata
 from phalanx.kube.objects.pod import Pod
 from phalanx.kube.objects.queue import VolcanoQueue
@@ -34,6 +34,7 @@ KINDS = {
     "jobs": "Job",
     "jobsets": "JobSet",
     "rayclusters": "RayCluster",
+    **{f"{kind.lower()}s": kind for kind in KUBEFLOW_KINDS},
 }
 """The kinds of groups that are objects, by how they are called in paths."""
 

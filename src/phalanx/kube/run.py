@@ -56,6 +56,7 @@ class Run:
         self._journal = journal
         self._inbox: Inbox = queue.SimpleQueue()
         self.mirror = Mirror(settings.scheduler, settings.preempt_others_below)
+        self.mirror.queue_label = settings.queue_label
         self._may = lease.holds if lease is not None else _always
         self.binder = Binder(client, self._inbox.put, self._may)
         self._reporter = Reporter(client)

@@ -30,6 +30,7 @@ from phalanx.kube.objects.meta import Labels
 from phalanx.kube.objects.pod import Pod
 from phalanx.kube.phrasing import in_kubernetes
 from phalanx.kube.pods.budgets import keeps, keeps_always
+from phalanx.kube.queues import DEFAULT
 from phalanx.kube.reporter import Reporter
 from phalanx.placement.placement import Placement
 from phalanx.protocol.action import Action, Start, Stop
@@ -55,13 +56,14 @@ EXPLAINED_MAX = 20
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How a cluster is scheduled. Pods of other schedulers may be evicted if their priority is below
-    `preempt_others_below`; none may if it is None.
+    `preempt_others_below`; none may if it is None. `queue_label` is the label by which pods name a queue, if any is.
     """
 
     scheduler: str = "phalanx"
     policy: str = "phalanx"
     topology: tuple[str, ...] = TOPOLOGY_LABELS
     preempt_others_below: int | None = None
+    queue_label: str = ""
 
 
 class Scheduler:
@@ -198,6 +200,8 @@ class Scheduler:
         )
         formed = form(family, group, [pod for pod in pods if self.roster.is_free(pod)], placed, is_pending)
         for bundle in formed.bundles:
+            if bundle.queue == DEFAULT:
+                bundle = replace(bundle, queue=self._mirror.queue_by_label(bundle.pods[0]))
             is_gang = group is not None and group.least > len(placed.pods)
             self._submit(bundle, family, group if is_gang else None)
         for pod, line in formed.waiting:
@@ -237,7 +241,8 @@ class Scheduler:
             # The same pods again, after their gang was formed in vain.
             generation = sum(1 for each in state.jobs if each.startswith(f"{bundle.id}.")) + 2
             bundle = replace(bundle, id=f"{bundle.id}.{generation}")
-        bundle = replace(bundle, is_kept=keeps_always(self._mirror.budgets.values(), bundle.pods))
+        is_kept = bundle.is_kept or keeps_always(self._mirror.budgets.values(), bundle.pods)
+        bundle = replace(bundle, is_kept=is_kept)
         bundle = self._guard.arrange(bundle, state)
         try:
             job = job_of(bundle, self._capacity.gpu_types)

@@ -58,6 +58,7 @@ class ExtenderRun(Run):
         self.binder.close()
         self._reporter.close()
         self.mirror = Managed(settings.scheduler, settings.preempt_others_below)
+        self.mirror.queue_label = settings.queue_label
         self.assigner = Assigner(client, self._inbox.put, self._may, self.mirror)
         self.binder = self.assigner
         self.told = Told(client)

@@ -6,10 +6,23 @@ import time
 
 from phalanx.kube.api.client import Client
 from phalanx.kube.api.errors import NotFoundError
-from phalanx.kube.gangs.groups import COMPOSITE, JOB, JOB_SET, KAI, LEADER_WORKER_SET, NATIVE, PLUGINS, RAY, VOLCANO
+from phalanx.kube.gangs.groups import (
+    COMPOSITE,
+    JOB,
+    JOB_SET,
+    KAI,
+    KUBEFLOW,
+    KUBEFLOW_KINDS,
+    LEADER_WORKER_SET,
+    NATIVE,
+    PLUGINS,
+    RAY,
+    VOLCANO,
+)
 from phalanx.kube.objects.composite import CompositePodGroup
 from phalanx.kube.objects.group import PodGroup
 from phalanx.kube.objects.hyper_node import HyperNode
+from phalanx.kube.objects.kubeflow import KubeflowJob
 from phalanx.kube.objects.meta import Named, Stored, Wire
 from phalanx.kube.objects.owner import BatchJob, JobSet, LeaderWorkerSet, RayCluster
 from phalanx.kube.objects.queue import VolcanoQueue
@@ -43,6 +56,7 @@ KINDS: dict[str, tuple[str, str, type[Stored]]] = {
     JOB_SET: (JOB_SET, "jobsets", JobSet),
     LEADER_WORKER_SET: (LEADER_WORKER_SET, "leaderworkersets", LeaderWorkerSet),
     RAY: (RAY, "rayclusters", RayCluster),
+    **{f"{KUBEFLOW} {kind}": (KUBEFLOW, f"{kind.lower()}s", KubeflowJob) for kind in KUBEFLOW_KINDS},
     HYPER_NODES: (HYPER_NODES, "hypernodes", HyperNode),
     QUEUES: (VOLCANO, "queues", VolcanoQueue),
 }

@@ -8,7 +8,7 @@ from functools import partial
 
 from phalanx.kube.api.quantity import quantity
 from phalanx.kube.gangs.bundle import Bundle, Part, bundle_id, oldest_first
-from phalanx.kube.gangs.groups import Family, GroupRef, missing, topology_of
+from phalanx.kube.gangs.groups import Family, GroupRef, are_at_odds, missing, topology_of
 from phalanx.kube.gangs.sub_groups import Division, Placed, Unit, divide
 from phalanx.kube.gangs.trees import GroupOfGroups, Tree, divide_tree
 from phalanx.kube.objects.group import PodGroup, PodGroupSpec
@@ -20,6 +20,10 @@ TASK = "volcano.sh/task-spec"
 
 RAY_NODE_TYPE = "ray.io/node-type"
 """The label that says whether a pod is the head of its RayCluster or a worker."""
+
+
+PRODUCT_LABEL = "nvidia.com/gpu.product"
+"""The label of nodes that says which GPUs they have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,8 @@ def form(family: Family, group: PodGroup | None, pods: Sequence[Pod], placed: Pl
         return Formed(tuple(_alone(pod) for pod in ready))
     if group is None:
         return Formed(waiting=tuple((pod, missing(family, pod)) for pod in ready))
+    if are_at_odds(family, ready):
+        return Formed(waiting=tuple((pod, f"pods of {family} say different things of it") for pod in ready))
     if isinstance(group, GroupOfGroups) and group.waits_for:
         return Formed(waiting=tuple((pod, f"{family}: {group.waits_for}") for pod in ready))
     if group.unsupported:
@@ -87,6 +93,8 @@ def _bundle(family: GroupRef, group: PodGroup, units: Sequence[Unit], placed: Pl
     pods = tuple(sorted((pod for unit in units for pod in unit.pods), key=_head_first))
     topology = topology_of(group)
     near = ((topology, placed.labels_of(placed.pods[0][1]).get(topology, "")),) if topology and placed.pods else ()
+    if group.spec.gpu_product:
+        near = (*near, (PRODUCT_LABEL, group.spec.gpu_product))
     name = family.key if len(pods) > 1 else pods[0].metadata.key
     return Bundle(
         bundle_id(name, pods),
@@ -95,6 +103,7 @@ def _bundle(family: GroupRef, group: PodGroup, units: Sequence[Unit], placed: Pl
         topology,
         parts=tuple(Part(unit.pods, unit.level) for unit in units if unit.level),
         near=(*near, *(each for unit in units for each in unit.near)),
+        is_kept=group.spec.is_kept,
         priority=group.spec.priority,
     )
 

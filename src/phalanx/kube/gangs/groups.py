@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from phalanx.kube.objects.group import (
-    NetworkTopology,
-    PodGroup,
-    PodGroupSpec,
-    SchedulingConstraints,
-    TopologyConstraint,
-)
+from phalanx.kube.gangs import hived, kueue
+from phalanx.kube.objects.group import NetworkTopology, PodGroup, PodGroupSpec
 from phalanx.kube.objects.pod import Pod
 
 NATIVE = "scheduling.k8s.io"
@@ -23,7 +19,10 @@ LEADER_WORKER_SET = "leaderworkerset.x-k8s.io"
 RAY = "ray.io"
 KAI = "scheduling.run.ai"
 KUEUE = "kueue.x-k8s.io"
+HIVED = "hivedscheduler.microsoft.com"
+KUBEFLOW = "kubeflow.org"
 OWN = "phalanx.dev"
+KUBEFLOW_KINDS = ("PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob")
 OWNERS = {
     JOB: "Job",
     JOB_SET: "JobSet",
@@ -31,8 +30,14 @@ OWNERS = {
     RAY: "RayCluster",
     OWN: "pods of",
     KUEUE: "pod group of Kueue",
+    HIVED: "affinity group of HiveD",
     COMPOSITE: "CompositePodGroup",
+    **{f"{KUBEFLOW} {kind}": kind for kind in KUBEFLOW_KINDS},
 }
+"""How groups are called that are no PodGroups."""
+
+SAID_BY_PODS = (OWN, LEADER_WORKER_SET, KUEUE, HIVED)
+"""Dialects in which pods say themselves how many start together."""
 
 PLUGINS_LABELS = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io")
 KAI_ANNOTATIONS = ("pod-group-name",)
@@ -55,13 +60,14 @@ JOB_SET_LABEL = "jobset.sigs.k8s.io/jobset-name"
 LEADER_WORKER_SET_LABEL = "leaderworkerset.sigs.k8s.io/name"
 GROUP_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/group-index"
 RAY_LABEL = "ray.io/cluster"
-KUEUE_LABEL = "kueue.x-k8s.io/pod-group-name"
-KUEUE_SIZE_ANNOTATION = "kueue.x-k8s.io/pod-group-total-count"
-KUEUE_TOPOLOGY_ANNOTATION = "kueue.x-k8s.io/podset-required-topology"
+KUBEFLOW_LABEL = "training.kubeflow.org/job-name"
+LAUNCHER_LABELS = ("training.kubeflow.org/replica-type", "training.kubeflow.org/job-role")
+"""The labels that say `launcher` on that pod of an MPIJob."""
+
 SIZE_ANNOTATION = "leaderworkerset.sigs.k8s.io/size"
 
 
-SIZES = {LEADER_WORKER_SET: SIZE_ANNOTATION, KUEUE: KUEUE_SIZE_ANNOTATION}
+SIZES = {LEADER_WORKER_SET: SIZE_ANNOTATION, KUEUE: kueue.SIZE_ANNOTATION}
 """Annotations of pods that say how many start together, by dialects that have no object for it."""
 
 
@@ -113,8 +119,10 @@ def _group_by_owner(pod: Pod) -> GroupRef | None:
         by_job = annotations[GANG_ANNOTATION] == "true" and owner is not None and owner.kind == "Job"
         name = owner.name if owner is not None else metadata.name
         return GroupRef(JOB if by_job else OWN, metadata.namespace, name)
-    if labels.get(KUEUE_LABEL):
-        return GroupRef(KUEUE, metadata.namespace, labels[KUEUE_LABEL])
+    if hived.asks(pod):
+        return GroupRef(HIVED, metadata.namespace, hived.name_of(pod))
+    if labels.get(kueue.NAME_LABEL):
+        return GroupRef(KUEUE, metadata.namespace, labels[kueue.NAME_LABEL])
     if JOB_SET_LABEL in labels:
         return GroupRef(JOB_SET, metadata.namespace, labels[JOB_SET_LABEL])
     if LEADER_WORKER_SET_LABEL in labels and GROUP_INDEX_LABEL in labels:
@@ -122,23 +130,50 @@ def _group_by_owner(pod: Pod) -> GroupRef | None:
         return GroupRef(LEADER_WORKER_SET, metadata.namespace, name)
     if RAY_LABEL in labels:
         return GroupRef(RAY, metadata.namespace, labels[RAY_LABEL])
-    return None
+    return _kubeflow_job_of(pod) if KUBEFLOW_LABEL in labels else None
+
+
+def _kubeflow_job_of(pod: Pod) -> GroupRef | None:
+    """The job whose operator made a pod. A launcher is none of its gang: some operators make it once workers run."""
+    labels = pod.metadata.labels or {}
+    if any(labels.get(name, "").lower() == "launcher" for name in LAUNCHER_LABELS):
+        return None
+    owner = next((each for each in pod.metadata.owner_references or () if each.controller), None)
+    if owner is None or owner.kind not in KUBEFLOW_KINDS:
+        return None
+    return GroupRef(f"{KUBEFLOW} {owner.kind}", pod.metadata.namespace, owner.name)
 
 
 def said_by(pod: Pod, dialect: str) -> PodGroup | None:
-    """The group of a pod that only its pods tell of; None if what they say is no number of pods."""
+    """The group of a pod that only its pods tell of; None if what it says cannot be read or done."""
+    if dialect == HIVED:
+        spec = hived.spec_of(pod)
+        return PodGroup(spec=spec) if spec is not None else None
     annotations = pod.metadata.annotations or {}
     said = annotations.get(SIZES.get(dialect, GANG_ANNOTATION), "")
     is_number = said.isdecimal() and said.isascii() and len(said) <= DIGITS_MAX
-    if not is_number:
+    if not is_number or (dialect == KUEUE and kueue.refusal_of(annotations)):
         return None
-    level = annotations.get(KUEUE_TOPOLOGY_ANNOTATION, "") if dialect == KUEUE else ""
-    lies = SchedulingConstraints(topology=[TopologyConstraint(key=level)]) if level else None
-    return PodGroup(spec=PodGroupSpec(min_member=int(said), scheduling_constraints=lies))
+    spec = kueue.spec_of(annotations, int(said)) if dialect == KUEUE else PodGroupSpec(min_member=int(said))
+    return PodGroup(spec=spec)
+
+
+def are_at_odds(family: GroupRef, pods: Sequence[Pod]) -> bool:
+    """Whether pods of a group that only its pods tell of say different things of it."""
+    if family.dialect not in (KUEUE, HIVED):
+        return False
+    first = said_by(pods[0], family.dialect) if pods else None
+    return any(said_by(pod, family.dialect) != first for pod in pods[1:])
 
 
 def missing(family: GroupRef, pod: Pod) -> str:
     """What a pod waits for whose group is not known."""
+    if family.dialect in (KUEUE, HIVED) and said_by(pod, family.dialect) is not None:
+        return f"another pod of {family} says what cannot be read, or done"
+    if family.dialect == HIVED:
+        return hived.refusal_of(pod)
+    if family.dialect == KUEUE and (line := kueue.refusal_of(pod.metadata.annotations or {})):
+        return f"{family}: {line}"
     if family.dialect == OWN:
         said = (pod.metadata.annotations or {}).get(GANG_ANNOTATION)
         return f"annotation {GANG_ANNOTATION}: expected true on pods of a Job, or a number of pods; got {shown(said)}"

@@ -33,6 +33,12 @@ LOOKING_ON = (
     Right("jobset.x-k8s.io", ("jobsets",), READ, "gangs of JobSets"),
     Right("leaderworkerset.x-k8s.io", ("leaderworkersets",), READ, "gangs of LeaderWorkerSets"),
     Right("ray.io", ("rayclusters",), READ, "gangs of Ray"),
+    Right(
+        "kubeflow.org",
+        ("pytorchjobs", "tfjobs", "mpijobs", "xgboostjobs", "paddlejobs", "jaxjobs"),
+        READ,
+        "gangs of Kubeflow",
+    ),
 )
 """What shadow and snapshot read."""
 
@@ -52,6 +58,9 @@ SCHEDULING = (
     Right("ray.io", ("rayclusters", "rayjobs"), ("get", "list", "patch"), "Ray clusters are suspended, not torn apart"),
 )
 """What scheduling takes, but for the Lease, which is in one namespace."""
+
+EXTENDING = (*SCHEDULING, Right("", ("pods",), ("patch",), "which GPUs a pod is meant for"))
+"""What the extender takes."""
 
 LEASES = (
     Right("coordination.k8s.io", ("leases",), ("create",), "the first replica makes the Lease"),

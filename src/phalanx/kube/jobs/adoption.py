@@ -7,7 +7,7 @@ What it finds no place for counts as used by other schedulers. A gang of which o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from phalanx.kube.binder import JOB_ANNOTATION
@@ -47,14 +47,15 @@ class Adoption:
                 self.released += pods
                 continue
             group = self._mirror.group(family)
-            for bundle in _bundles(family, pods, group.spec if group is not None else PodGroupSpec()):
+            spec = group.spec if group is not None else PodGroupSpec()
+            for bundle in _bundles(family, pods, spec, self._mirror.queue_by_label):
                 tracked = self._adopt(bundle, family)
                 if tracked is not None:
                     yield tracked
 
     def _adopt(self, bundle: Bundle, family: Family) -> Tracked | None:
         engine, now = self._engine, self._now
-        bundle = replace(bundle, is_kept=keeps_always(self._mirror.budgets.values(), bundle.pods))
+        bundle = replace(bundle, is_kept=bundle.is_kept or keeps_always(self._mirror.budgets.values(), bundle.pods))
         try:
             job = running_job_of(bundle, self._gpu_types)
         except RefusedError:
@@ -101,7 +102,9 @@ def _is_half_bound(mirror: Mirror, family: Family, bound: tuple[Pod, ...]) -> bo
     return len(bound) + len(waiting) >= group.least
 
 
-def _bundles(family: Family, pods: tuple[Pod, ...], of: PodGroupSpec) -> Iterator[Bundle]:
+def _bundles(
+    family: Family, pods: tuple[Pod, ...], of: PodGroupSpec, queue_of: Callable[[Pod], str]
+) -> Iterator[Bundle]:
     """The pods that were bound for one job, as they themselves say."""
     found: dict[str, list[Pod]] = {}
     for pod in pods:
@@ -109,7 +112,13 @@ def _bundles(family: Family, pods: tuple[Pod, ...], of: PodGroupSpec) -> Iterato
     name = family.key if isinstance(family, GroupRef) else family
     for job, members in found.items():
         together = tuple(members)
-        yield Bundle(job or bundle_id(name, together), together, of.queue or "default", priority=of.priority)
+        yield Bundle(
+            job or bundle_id(name, together),
+            together,
+            of.queue or queue_of(together[0]),
+            is_kept=of.is_kept,
+            priority=of.priority,
+        )
 
 
 def _job_of(pod: Pod, family: Family) -> str:

@@ -7,6 +7,7 @@ from phalanx.kube.objects.pod import LabelSelector
 
 POLICIES_MAX = 64
 TASKS_MAX = 500
+NON_PREEMPTIBLE = "non-preemptible"
 
 
 class GangPolicy(Wire, frozen=True):
@@ -67,7 +68,7 @@ class SubGroupPolicy(Wire, frozen=True):
 
 class PodGroupSpec(Wire, frozen=True):
     """Of all dialects: `min_member` is said by scheduler-plugins, Volcano and KAI, tasks and network topology by
-    Volcano, `topology_constraint` and `sub_groups` by KAI, the rest by Kubernetes itself.
+    Volcano, `topology_constraint`, `sub_groups` and `preemptibility` by KAI, the rest by Kubernetes itself.
     """
 
     min_member: int = 0
@@ -84,6 +85,14 @@ class PodGroupSpec(Wire, frozen=True):
     scheduling_constraints: SchedulingConstraints | None = None
     topology_constraint: KaiTopology | None = None
     sub_groups: list[Named] | None = None
+    preemptibility: str = ""
+    gpu_product: str = ""
+    """Not of PodGroups: HiveD's pods say which GPUs their group is to have."""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether pods of it may not be evicted as long as they run."""
+        return self.preemptibility == NON_PREEMPTIBLE
 
 
 class PodGroup(Stored, frozen=True):

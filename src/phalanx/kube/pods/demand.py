@@ -14,7 +14,10 @@ GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/xe", "gpu.intel
 """Resources that are whole GPUs. The rest, such as MIG instances, is counted by name."""
 
 PODS = "pods"
-UNCOUNTED = ("cpu", "memory", PODS, *GPU_RESOURCES)
+HIVED_SWITCH = "hivedscheduler.microsoft.com/pod-scheduling-enable"
+"""What pods ask for so that HiveD looks at them: no node has it."""
+
+UNCOUNTED = ("cpu", "memory", PODS, HIVED_SWITCH, *GPU_RESOURCES)
 """What is not counted by its name, but otherwise."""
 
 HOST_PORT = "host port "

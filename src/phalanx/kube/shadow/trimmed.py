@@ -6,9 +6,11 @@ from typing import TypeVar
 
 import msgspec
 
+from phalanx.kube.gangs.hived import LIMITS
 from phalanx.kube.objects.meta import Labels, Metadata, Stored
 from phalanx.kube.objects.pod import Pod
 from phalanx.kube.pods.words import WORDS_MAX, without_words, words_of
+from phalanx.workload.formats.hived import ANNOTATION as HIVED_ANNOTATION
 
 T = TypeVar("T", bound=Stored)
 
@@ -20,6 +22,7 @@ READ = (
     "leaderworkerset.sigs.k8s.io/",
     "kueue.x-k8s.io/",
     "kai.scheduler/",
+    HIVED_ANNOTATION,
     "pod-group-name",
     "kubernetes.io/config.mirror",
 )
@@ -50,9 +53,16 @@ def _metadata(metadata: Metadata) -> Metadata:
     return msgspec.structs.replace(
         metadata,
         labels=_short(metadata.labels),
-        annotations=_short({key: value for key, value in (metadata.annotations or {}).items() if key.startswith(READ)}),
+        annotations=_annotations(metadata.annotations or {}),
         owner_references=(metadata.owner_references or [])[:OWNERS_MAX] or None,
     )
+
+
+def _annotations(said: Labels) -> Labels | None:
+    """Those that are read. What HiveD is told of a pod is a document."""
+    kept = _short({key: value for key, value in said.items() if key.startswith(READ)}) or {}
+    document = said.get(HIVED_ANNOTATION, "")
+    return {**kept, **({HIVED_ANNOTATION: document} if 0 < len(document) <= LIMITS.text else {})} or None
 
 
 def _short(said: Labels | None) -> Labels | None:
