@@ -75,6 +75,17 @@ def test_what_cannot_be_meant_is_refused_with_what_to_do(
     assert told in result.err
 
 
+def test_plan_and_submit_tell_at_which_sizes_a_batch_is_not_shared_out_evenly(phalanx: Phalanx, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(
+        "name: mine\ngang: [{replicas: {min: 1, max: 3}, gpus: 1}]\nbatch: {global: 8}\ncommand: ['true']\n"
+    )
+    told = "mine: at 3 ranks its batch of 8 is not shared out evenly"
+    assert told in phalanx("plan", str(file)).err
+    submitted = phalanx("submit", str(file))
+    assert (submitted.code, told in submitted.err) == (0, True)
+
+
 def test_a_program_in_the_place_of_a_job_file_is_told_how_to_run(phalanx: Phalanx, tmp_path: Path) -> None:
     program = tmp_path / "train.py"
     program.write_text("print('hello')\n")

@@ -9,10 +9,12 @@ import pytest
 from phalanx.document import DocumentError
 from phalanx.errors import PhalanxError
 from phalanx.train.data import Batch, Member
+from phalanx.words.batch import batch_words
 from phalanx.workload.batch import BatchRule, LearningRate, OnResize, parse_rule
 from phalanx.workload.formats.native import read_job
 
 ELASTIC = "gang: [{replicas: {min: 2, max: 6}, gpus: 1}]\n"
+UNEVEN = "is not shared out evenly, some have a sample more than others"
 
 
 def variable(text: str) -> str:
@@ -100,6 +102,32 @@ def test_a_batch_that_cannot_be_is_refused_when_the_job_is_submitted(text: str, 
 def test_a_constant_batch_is_shared_out_at_a_size_that_does_not_divide_it(monkeypatch: pytest.MonkeyPatch) -> None:
     size = batch_of(ELASTIC + "batch: {global: 24}", 5, monkeypatch)
     assert (size.global_batch, size.share, size.accumulation(2)) == (24, 5, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            ELASTIC + "batch: {global: 24}",
+            f"at 5 ranks its batch of 24 {UNEVEN}; one of 60 is",
+        ),
+        (
+            "gang: [{replicas: {min: 1, max: 3}, gpus: 8}]\nparallel: {tp: 8, pp: 1, dp: 3}\nbatch: {global: 64}",
+            f"at 3 replicas of 8 ranks its batch of 64 {UNEVEN}; one of 66 is",
+        ),
+        # No batch that divides them all is near.
+        (
+            "gang: [{replicas: {min: 1, max: 16}, gpus: 1}]\nbatch: {global: 1024}",
+            f"at 3, 5, 6, 7, 9, 10, …, 15 ranks its batch of 1024 {UNEVEN}",
+        ),
+        (ELASTIC + "batch: {global: 60}", ""),
+        (ELASTIC + "batch: {global: 24, on_resize: scale, lr: same}", ""),
+        (ELASTIC + "env: {PHALANX_BATCH: mine}", ""),
+        ("gpus: 1", ""),
+    ],
+)
+def test_sizes_at_which_a_batch_is_not_shared_out_evenly_are_told(text: str, told: str) -> None:
+    assert batch_words(read_job("name: pretrain\n" + text, "job.yaml")) == (told and f"pretrain: {told}")
 
 
 def test_more_ranks_than_a_batch_has_samples_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

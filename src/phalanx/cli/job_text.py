@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from phalanx.cli.client import Client, Refused, Unreachable
 from phalanx.cli.files import text_of
+from phalanx.cli.output import say
+from phalanx.errors import PhalanxError
 
 if TYPE_CHECKING:
     from phalanx.workload.job import Job
@@ -46,6 +49,17 @@ def read_checked(path: str, site: Site) -> str:
     text = text_of(path)
     site.read(text, path)
     return text
+
+
+def tell_of_batches(texts: Sequence[str], client: Client) -> None:
+    """Says on standard error where batches of trainings are not shared out evenly; the server has taken the jobs."""
+    from phalanx.words.batch import batch_words
+
+    for text in texts:
+        if "batch:" in text:
+            with suppress(PhalanxError):
+                if words := batch_words(site_of(client).read(text, "")):
+                    say(words, err=True)
 
 
 OF_NO_FILE = "job:1: "

@@ -27,6 +27,7 @@ from phalanx.placement.ranks import communication, plan_for
 from phalanx.planning import device_count
 from phalanx.planning import plan as decide_for
 from phalanx.simulate.plugins import resolve_policy
+from phalanx.words.batch import batch_words
 from phalanx.words.deadline import deadline_words
 from phalanx.words.reason import because_in
 from phalanx.workload.job import Job
@@ -101,9 +102,8 @@ def plan(
         for line in draw(state):
             click.echo(line)
         say(f"\n{_rest(state, jobs)}")
-        for line in (deadline_words(state, job.id) for job in jobs):
-            if line:
-                say(line)
+        for line in (words for job in jobs for words in (deadline_words(state, job.id), batch_words(job)) if words):
+            say(line)
 
 
 def _with_path(reason: str, paths: Mapping[str, str]) -> str:

@@ -8,7 +8,7 @@ import msgspec
 
 from phalanx.cli.client import Refused, connect
 from phalanx.cli.job_rows import where
-from phalanx.cli.job_text import read_checked, site_of, with_file
+from phalanx.cli.job_text import read_checked, site_of, tell_of_batches, with_file
 from phalanx.cli.output import STATE, Column, Output, emit
 from phalanx.cli.when import now_ms, span
 from phalanx.engine.why.change import Other
@@ -38,6 +38,7 @@ def plan_live(files: tuple[str, ...], output: Output) -> None:
         raise with_file(refused, files) from None
     rows = [row_of(item) for item in told]
     emit(rows, [column for column in COLUMNS if column.key != "price" or any(row["price"] for row in rows)], output)
+    tell_of_batches(jobs, client)
 
 
 def row_of(item: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from phalanx.cli.client import Client, Refused, Unreachable, connect, job_path
 from phalanx.cli.complete import node_names, queue_names, template_names
 from phalanx.cli.exit import Exit
 from phalanx.cli.job_rows import COLUMNS, job_row
-from phalanx.cli.job_text import Site, site_of, with_file
+from phalanx.cli.job_text import Site, site_of, tell_of_batches, with_file
 from phalanx.cli.job_wish import Draft, check_drafts, drafts_of
 from phalanx.cli.output import Column, Output, as_json, as_yaml, emit, output_option, say
 
@@ -175,6 +175,7 @@ def hand_in(ctx: click.Context, given: dict[str, Any], client: Client, output: O
     _tell(made, output)
     _tell_of_start(made)
     _tell_of_deadlines(client, texts, made)
+    tell_of_batches(texts, client)
     return made
 
 

@@ -6,6 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from math import sqrt
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from phalanx.workload.gang import Role
 
 VARIABLE = "PHALANX_BATCH"
 """The variable in which ranks find the rule."""
@@ -77,6 +81,12 @@ def parse_rule(text: str) -> BatchRule:
         )
     except KeyError as error:
         raise ValueError(f"{error} is missing") from None
+
+
+def replicas_of_model(role: Role, ranks_each: int) -> list[int]:
+    """How many replicas of the model a role may hold: a rank for each GPU, or for each task without one."""
+    ranks = [count * max(role.task.gpus, 1) for count in range(role.replicas_min, role.replicas_max + 1)]
+    return [count // ranks_each for count in ranks if count % ranks_each == 0]
 
 
 def listed(sizes: Iterable[int]) -> str:

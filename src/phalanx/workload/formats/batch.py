@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from phalanx.document import Field, Fields
-from phalanx.workload.batch import BatchRule, LearningRate, OnResize, listed
+from phalanx.workload.batch import BatchRule, LearningRate, OnResize, listed, replicas_of_model
 from phalanx.workload.formats.limits import SIZE_MAX
-from phalanx.workload.gang import Gang, Role
+from phalanx.workload.gang import Gang
 from phalanx.workload.job import Kind
 from phalanx.workload.parallel import ParallelPlan
 
@@ -22,13 +22,7 @@ def read_batch(fields: Fields, kind: Kind, gang: Gang, plan: ParallelPlan | None
     if len(gang.roles) != 1 or gang.roles[0].members:
         raise place.error("expected a gang of one role of single tasks beside 'batch', whose ranks share it")
     ranks_each = plan.tp * plan.pp if plan is not None else 1
-    return _read(place, _replicas(gang.roles[0], ranks_each), ranks_each)
-
-
-def _replicas(role: Role, ranks_each: int) -> list[int]:
-    """How many replicas of the model there may be: a rank for each GPU, or for each task without one."""
-    ranks = [count * max(role.task.gpus, 1) for count in range(role.replicas_min, role.replicas_max + 1)]
-    return [count // ranks_each for count in ranks if count % ranks_each == 0]
+    return _read(place, replicas_of_model(gang.roles[0], ranks_each), ranks_each)
 
 
 def _read(place: Field, allowed: list[int], ranks_each: int) -> BatchRule:
