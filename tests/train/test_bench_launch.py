@@ -50,6 +50,7 @@ def test_all_ways_of_resizing_reach_each_size() -> None:
 
 @pytest.mark.long
 @pytest.mark.needs("namespaces")
+@pytest.mark.usefixtures("warm_python")
 def test_a_storm_loses_no_step_and_no_sample() -> None:
     rows = storm.run(storm.QUICK, silent)
     assert all(row["met"] for row in rows if row["target"] is not None), rows

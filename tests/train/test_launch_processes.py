@@ -46,6 +46,13 @@ def test_an_error_of_the_program_is_told_with_its_line_and_not_tried_again(launc
     assert "bootstrap.py" not in launched.errors()
 
 
+def test_a_program_that_is_not_there_is_told_with_its_folder_and_without_a_traceback(launch: Launch) -> None:
+    launched = launch("os.remove(__file__)\nos._exit(9)")
+    assert launched.wait() == 1
+    assert f"No such file or directory: '{launch.folder}/rank.py'" in launched.errors()
+    assert "Traceback" not in launched.errors()
+
+
 def test_restarts_end_when_no_step_is_done(launch: Launch) -> None:
     launched = launch("beat(1)\nos._exit(9)", "--max-restarts", "50")
     assert launched.wait() == 1
@@ -212,6 +219,17 @@ def test_two_runs_at_one_endpoint_are_told_apart(launch: Launch) -> None:
     other = launch("train()", *nodes("2", port), "--rdzv-id", "two")
     assert other.wait() == 1
     assert "the agents there run 'one', and this is 'two' (--rdzv-id)" in other.errors()
+
+
+def test_a_launcher_too_many_says_that_it_waits_and_ends_with_the_run(launch: Launch) -> None:
+    port = free_port()
+    agents = [launch("train()", *nodes("2", port)) for _ in range(3)]
+    launch.world(2)
+    launch.until(lambda: any("has its 2 agents already" in agent.errors() for agent in agents), "a spare")
+    launch.let_go()
+    assert [agent.wait() for agent in agents] == [0, 0, 0]
+    assert sum("this agent was not needed: all ranks ended with 0" in agent.errors() for agent in agents) == 1
+    assert launch.epochs() == {1: [0, 1]}
 
 
 def test_a_rank_that_floods_its_log_and_raises_all_of_it_is_named_and_its_agent_is_not_lost(launch: Launch) -> None:

@@ -1,14 +1,15 @@
 """A Python for tests whose torch is imported already: `python()` is its path, for a launcher or a torchrun.
 
 It is a small program. It has a process, forked where torch has been imported once for all tests, run what it was to
-run, with its variables, descriptors and folder; it passes on signals, and ends as that process ends. An agent of our
-own needs no torch, and is run by the real Python.
+run, with its variables, descriptors, folder and network; it passes on signals, and ends as that process ends. An agent
+of our own needs no torch, and is run by the real Python.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import fcntl
 import functools
 import json
@@ -30,6 +31,8 @@ from typing import Any
 
 from processes import PRELOAD
 
+CLONE_NEWNET = 0x40000000
+
 PROGRAM = """#!{python} -IS
 import ctypes, json, os, signal, socket, sys
 arguments = sys.argv[1:]
@@ -42,7 +45,8 @@ server.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
 server.connect({path!r})
 arguments = [each for each in arguments if each != "-u"]
 asked = dict(arguments=arguments, variables=dict(os.environ), folder=os.getcwd(), descriptors=numbers)
-socket.send_fds(server, [json.dumps(asked).encode()], numbers)
+network = os.open("/proc/self/ns/net", os.O_RDONLY)
+socket.send_fds(server, [json.dumps(asked).encode()], [*numbers, network])
 pid = int(server.recv(64))
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2, signal.SIGCONT):
     signal.signal(number, lambda number, _: os.killpg(pid, number))
@@ -140,6 +144,7 @@ class Forks:
 
 def run(asked: dict[str, Any], given: list[int]) -> None:
     """Is the process that was asked for, and ends as it."""
+    join_network(given.pop())
     # None of those given may be where another is to be.
     high = [fcntl.fcntl(each, fcntl.F_DUPFD, 100) for each in given]
     for number in given:
@@ -169,6 +174,15 @@ def run(asked: dict[str, Any], given: list[int]) -> None:
     atexit._run_exitfuncs()
     sys.stdout.flush()
     os._exit(code if isinstance(code, int) else 0 if code is None else 1)
+
+
+def join_network(namespace: int) -> None:
+    """Has this process be on the host of what asked for it, where hosts are network namespaces."""
+    if os.fstat(namespace).st_ino != os.stat("/proc/self/ns/net").st_ino:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.setns(namespace, CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), "setns")
+    os.close(namespace)
 
 
 def run_program(arguments: list[str]) -> None:

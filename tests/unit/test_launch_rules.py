@@ -308,6 +308,8 @@ def test_a_rank_in_a_collective_waits_and_one_that_sleeps_does_not() -> None:
         (lambda: Options(("x",), max_restarts=-1), "--max-restarts -1"),
         (lambda: nodes_of("many"), "--nnodes many"),
         (lambda: endpoint_of("a:b"), "--rdzv-endpoint a:b"),
+        (lambda: endpoint_of("a:0"), "--rdzv-endpoint a:0: expected HOST:PORT, with a port from 1 to 65535"),
+        (lambda: endpoint_of("a:65536"), "--rdzv-endpoint a:65536"),
         (lambda: settings_of("read_timeout=3"), "--rdzv-conf read_timeout=3: expected one of"),
         (lambda: settings_of("lease=x"), "expected a number of seconds"),
     ],
@@ -321,6 +323,17 @@ def test_options_are_read_as_torchrun_reads_them() -> None:
     assert (nodes_of("4"), nodes_of("2:6")) == ((4, 4), (2, 6))
     assert (endpoint_of("host"), endpoint_of("host:1")) == (("host", 29400), ("host", 1))
     assert settings_of("last_call_timeout=5,join_timeout=60") == {"last_call_s": 5.0, "join_timeout_s": 60.0}
+
+
+def test_options_that_make_no_sense_end_as_wrong_usage_and_not_as_a_failed_job() -> None:
+    result = CliRunner().invoke(launch, ["--nnodes", "3:2", "--rdzv-endpoint", "a:1", "--", "python", "train.py"])
+    assert (result.exit_code, "--nnodes 3:2: expected MIN:MAX" in result.output) == (Exit.USAGE, True)
+
+
+def test_agents_that_share_a_host_are_found_but_on_one_that_no_other_host_reaches() -> None:
+    agents = [Agent(f"a{number}", host, 1, 1) for number, host in enumerate(["10.0.0.1", "10.0.0.2", "10.0.0.1"])]
+    assert Epoch(1, tuple(agents)).shared_hosts() == {"10.0.0.1": 2}
+    assert Epoch(1, tuple(replace(each, host="127.0.0.1") for each in agents)).shared_hosts() == {}
 
 
 def test_an_option_that_there_is_not_is_not_taken_for_the_command() -> None:

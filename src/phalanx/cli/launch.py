@@ -146,9 +146,18 @@ def launch(command: tuple[str, ...], quiet: bool, standalone: bool, **given: str
     )
     from phalanx.train.launch.agent import run
 
+    try:
+        options = options_of(command, standalone, given)
+    except PhalanxError as error:
+        raise click.UsageError(str(error)) from None
+    return run(options)
+
+
+def options_of(command: tuple[str, ...], standalone: bool, given: dict[str, str]) -> Options:
+    """What the command line and its variables ask for."""
     least, most = (1, 1) if standalone else nodes_of(given["nnodes"])
     seat = None if standalone else planned_seat()
-    options = Options(
+    return Options(
         command,
         least,
         most,
@@ -165,7 +174,6 @@ def launch(command: tuple[str, ...], quiet: bool, standalone: bool, **given: str
         seat=seat,
         **settings_of(given["rdzv_conf"]),
     )
-    return run(options)
 
 
 def planned_seat() -> Seat | None:

@@ -42,6 +42,9 @@ LOOK_EVERY_S = 1.0
 
 LEFT_EXIT = 143
 FAILED_EXIT = 1
+EXITS = {"succeeded": 0, "left": LEFT_EXIT}
+"""What an agent ends with, by how the run ended; FAILED_EXIT otherwise."""
+
 FENCE_LEASES = 2
 """After so many leases without a leader an agent stops its ranks: the other agents go on without them."""
 
@@ -72,6 +75,8 @@ class AgentProcess:
         self._leaving = False
         self._patience_s = options.join_timeout_s
         self._refused = ""
+        self._is_spare = False
+        self._over: Mapping[str, Any] | None = None
         self._workers: Workers | None = None
         self._started = -1
         self._restarts = 0
@@ -152,6 +157,9 @@ class AgentProcess:
             epoch = self._replica.epoch
             if epoch is not None and epoch.is_over and (self._me.name in epoch.names or self._leaving):
                 return await self._finish(epoch)
+            if self._over is not None:
+                log.info("run %r is over, and this agent was not needed: %s", self._options.run_id, self._over["why"])
+                return EXITS.get(self._over["state"], FAILED_EXIT)
             await self._follow(epoch, now)
             self._supervise(now)
             self._check_patience(now)
@@ -223,16 +231,14 @@ class AgentProcess:
 
     def _tell_of(self, epoch: Epoch, kept: str) -> None:
         why = f" ({epoch.why})" if epoch.why else ""
-        log.info("epoch %d: ranks %d to %d of %d%s%s", *self._range(epoch), why, kept)
+        first = epoch.first_rank(self._me.name)
+        places = (epoch.number, first, first + self._options.slots - 1, epoch.world_size)
+        log.info("epoch %d: ranks %d to %d of %d%s%s", *places, why, kept)
 
     def _prepare_next(self) -> None:
         # The next epoch's rank 0 may listen elsewhere: what listened here may linger.
         self._me = replace(self._me, master_port=free_port(self._me.host))
-        self._refill()
-
-    def _range(self, epoch: Epoch) -> tuple[int, int, int, int]:
-        first = epoch.first_rank(self._me.name)
-        return epoch.number, first, first + self._options.slots - 1, epoch.world_size
+        self._refilling = asyncio.ensure_future(self._standbys.refill())
 
     def _lead(self, now: float) -> None:
         """What only a leader does: takes reports together and proposes the next epoch."""
@@ -261,7 +267,10 @@ class AgentProcess:
         self._name_the_slow(epoch, self._coordinator, now)
         following = self._coordinator.next(epoch, now)
         if following is not None:
-            log.info("epoch %d: %s%s", following.number, following.state, f", {following.why}" if following.why else "")
+            if not following.is_over:  # Of the end every agent tells.
+                log.info("epoch %d: %s%s", following.number, following.state, following.why and f", {following.why}")
+                for host, count in following.shared_hosts().items():
+                    log.warning("%d agents of this run share the devices of %s: launched twice there?", count, host)
             self._replica.propose(following, now)
 
     def _name_the_slow(self, epoch: Epoch, coordinator: Coordinator, now: float) -> None:
@@ -303,7 +312,7 @@ class AgentProcess:
             return
         report = self._report()
         at, before = self._reported
-        is_news = before is None or _news_of(before) != _news_of(report)
+        is_news = before is None or before.news != report.news
         if not is_news and now < at + self._timing.beat_s:
             return
         self._reported = (now, report)
@@ -334,7 +343,8 @@ class AgentProcess:
         self._book[sender.name] = (sender.host, sender.port)
         kind = message["kind"]
         if message["run"] != self._options.run_id and kind != "refused":
-            self._post(self._book[sender.name], {"kind": "refused", "why": self._other_run(message["run"])})
+            why = f"the agents there run {self._options.run_id!r}, and this is {message['run']!r} (--rdzv-id)"
+            self._post(self._book[sender.name], {"kind": "refused", "why": why})
         elif kind == "refused":
             self._refused = message["why"]
         elif kind == "replica":
@@ -344,12 +354,18 @@ class AgentProcess:
             self._leader = message["name"]
             self._book[message["name"]] = (message["host"], message["port"])
             self._sought_since = now
+            self._wait_as_spare(message.get("members", 0))
+        elif kind == "over":
+            self._over = message
         elif kind == "report":
             self._hear_report(Report.of(message["report"]), now)
         self._wake.set()
 
-    def _other_run(self, run: str) -> str:
-        return f"the agents there run {self._options.run_id!r}, and this is {run!r} (--rdzv-id)"
+    def _wait_as_spare(self, members: int) -> None:
+        if members >= self._options.most and not self._is_spare and self._gang is None:
+            self._is_spare = True
+            told = f"run {self._options.run_id!r} has its {members} agents already"
+            log.warning("%s: this one waits, and takes the place of one that is lost", told)
 
     def _hear_report(self, report: Report, now: float) -> None:
         if self._coordinator is not None and self._replica.leads(now):
@@ -357,8 +373,10 @@ class AgentProcess:
             self._heard[report.agent.name] = now
             if report.epoch < 0:
                 # It may wait for long before it is in an epoch; this says that it was heard.
-                own = {"name": self._me.name, "host": self._me.host, "port": self._me.port}
-                self._post((report.agent.host, report.agent.port), {"kind": "leader", **own})
+                epoch = self._replica.epoch
+                members = len(epoch.members) if epoch is not None and epoch.state == "running" else 0
+                own = {"kind": "leader", "name": self._me.name, "host": self._me.host, "port": self._me.port}
+                self._post((report.agent.host, report.agent.port), {**own, "members": members})
             return
         leader = self._replica.leader
         if leader is not None and leader in self._book and leader != report.agent.name:
@@ -421,9 +439,10 @@ class AgentProcess:
         if self._replica.role != "learner" or self._leader is not None:
             self._sought_since = now
         elif now > self._sought_since + min(self._options.join_timeout_s, self._patience_s):
+            host, port = self._options.endpoint or (self._me.host, self._me.port)
             raise LaunchError(
-                f"no agent of run {self._options.run_id!r} answers at {self._options.endpoint}: is one started there, "
-                "and is the port taken by another program?"
+                f"no agent of run {self._options.run_id!r} answers at {host}:{port}: is one started there, and is the "
+                "port taken by another program?"
             )
 
     async def _end_workers(self, why: str) -> None:
@@ -459,12 +478,11 @@ class AgentProcess:
             self._standbys = Standbys([interpreter, *flags], rest, self._options.preload, count)
             await self._standbys.refill()
 
-    def _refill(self) -> None:
-        self._refilling = asyncio.ensure_future(self._standbys.refill())
-
     async def _finish(self, epoch: Epoch) -> int:
         """All agents see the end before the leader goes: it says it again for a moment."""
         self._send()
+        for name in self._heard.keys() - set(epoch.names) if self._replica.role == "leader" else ():
+            self._post(self._book[name], {"kind": "over", "state": epoch.state, "why": epoch.why})
         await self._end_workers(epoch.why)
         until = time.monotonic() + 2 * self._timing.beat_s
         while self._replica.role == "leader" and len(epoch.members) > 1 and time.monotonic() < until:
@@ -472,12 +490,7 @@ class AgentProcess:
             self._send()
             await asyncio.sleep(TICK_S)
         log.log(logging.INFO if epoch.state == "succeeded" else logging.ERROR, "%s: %s", epoch.state, epoch.why)
-        return {"succeeded": 0, "left": LEFT_EXIT}.get(epoch.state, FAILED_EXIT)
-
-
-def _news_of(report: Report) -> Report:
-    """What is worth a message at once; how far and how fast ranks are can wait for the next beat."""
-    return replace(report, step=None, busy=())
+        return EXITS.get(epoch.state, FAILED_EXIT)
 
 
 def run(options: Options) -> int:

@@ -145,7 +145,7 @@ def run(command: list[str]) -> None:
         return
     sys.argv = command
     sys.path[0] = os.path.dirname(os.path.abspath(command[0]))
-    with open(command[0], "rb") as file:
+    with open(os.path.abspath(command[0]), "rb") as file:
         code = compile(file.read(), command[0], "exec")
     module = ModuleType("__main__")
     module.__file__ = command[0]
@@ -159,7 +159,7 @@ def tell(folder: str, error: Exception) -> None:
     """Prints what was raised, as Python would, and leaves it for the launcher."""
     # The frames of this file are not the program's.
     trace: TracebackType | None = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename == __file__ and trace.tb_next is not None:
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
     text = "".join(traceback.format_exception(type(error), error, trace))
     said = {"error": type(error).__name__, "message": str(error), "trace": text, "at_s": time.time()}

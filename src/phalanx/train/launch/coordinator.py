@@ -46,6 +46,11 @@ class Report:
     busy: tuple[tuple[int, float], ...] = ()
     """Ranks, and the seconds for which they computed a step of late."""
 
+    @property
+    def news(self) -> Report:
+        """What is worth a message at once; how far and how fast ranks are can wait for the next beat."""
+        return replace(self, step=None, busy=())
+
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> Report:
         causes = tuple(Cause.of(each) for each in said["causes"])

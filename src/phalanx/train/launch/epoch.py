@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -54,6 +55,11 @@ class Epoch:
     @property
     def world_size(self) -> int:
         return sum(member.slots for member in self.members)
+
+    def shared_hosts(self) -> dict[str, int]:
+        """Hosts with several agents, and how many. One that no other host reaches has them on purpose."""
+        counts = Counter(member.host for member in self.members)
+        return {host: count for host, count in counts.items() if count > 1 and not host.startswith("127.")}
 
     def first_rank(self, name: str) -> int:
         """The rank of an agent's first worker."""

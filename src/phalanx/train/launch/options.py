@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from phalanx.errors import PhalanxError
 from phalanx.train.launch.plan import Seat
 
+PORT_MOST = 65535
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -58,10 +60,9 @@ def endpoint_of(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon:
         return text, 29400
-    try:
-        return host, int(port)
-    except ValueError:
-        raise PhalanxError(f"--rdzv-endpoint {text}: expected HOST:PORT") from None
+    if not host or not port.isdecimal() or not 1 <= int(port) <= PORT_MOST:
+        raise PhalanxError(f"--rdzv-endpoint {text}: expected HOST:PORT, with a port from 1 to {PORT_MOST}")
+    return host, int(port)
 
 
 def settings_of(text: str) -> dict[str, float]:
