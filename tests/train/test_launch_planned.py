@@ -50,16 +50,20 @@ class Gang:
 
     def _start(self, tasks: tuple[int, ...]) -> None:
         for task in (task for task in tasks if task not in self.tasks):
-            variables = {
-                "PHALANX_GANG_FILE": str(self._path),
-                "PHALANX_RANK": str(task),
-                "PHALANX_ROLE": "worker",
-                "PET_NNODES": str(len(tasks)),
-                "PET_MASTER_ADDR": "127.0.0.1",
-                "PET_MASTER_PORT": str(self._port),
-                "PET_NPROC_PER_NODE": "1",
-            }
-            self.tasks[task] = self._launch("train()", *self._options, **variables)
+            self.tasks[task] = self.launcher(task, len(tasks))
+
+    def launcher(self, task: int, size: int) -> Launched:
+        """Starts one for a task, beside any that it has."""
+        variables = {
+            "PHALANX_GANG_FILE": str(self._path),
+            "PHALANX_RANK": str(task),
+            "PHALANX_ROLE": "worker",
+            "PET_NNODES": str(size),
+            "PET_MASTER_ADDR": "127.0.0.1",
+            "PET_MASTER_PORT": str(self._port),
+            "PET_NPROC_PER_NODE": "1",
+        }
+        return self._launch("train()", *self._options, **variables)
 
     def _write(self, present: tuple[int, ...], coming: tuple[int, ...] | None) -> None:
         self._version += 1
@@ -110,6 +114,18 @@ def test_a_swap_of_one_task_for_another_starts_ranks_once(launch: Launch) -> Non
     assert sorted(note["rank"] for note in launch.notes("saved")) == [0, 1]
     launch.let_go()
     assert [task.wait() for task in gang.tasks.values()] == [0, 0]
+
+
+@pytest.mark.parametrize("task", [0, 1])
+def test_a_second_launcher_in_one_task_says_that_it_waits_and_the_first_goes_on(launch: Launch, task: int) -> None:
+    gang = Gang(launch, "--rdzv-conf", f"{NEVER},lease=3")
+    gang.begin(0, 1)
+    launch.world(2)
+    second = gang.launcher(task, 2)
+    launch.until(lambda: f"has an agent of task {task} already" in second.errors(), "the second is told")
+    launch.let_go()
+    assert [each.wait() for each in (*gang.tasks.values(), second)] == [0, 0, 0]
+    assert launch.epochs() == {1: [0, 1]}
 
 
 @pytest.mark.needs("torch")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,29 @@ def test_a_swap_is_one_change(world: World) -> None:
 def test_an_agent_of_no_planned_task_is_not_taken_in(world: World) -> None:
     world.report(7, 5.0)
     assert world.next(60.0) is None
+
+
+def test_a_second_agent_of_one_task_waits_until_the_first_is_lost(world: World) -> None:
+    second = replace(agent(1), name="second")
+    world.coordinator.heard(Report(second, -1, "idle"), 5.0)
+    assert world.next(60.0) is None
+    assert world.coordinator.why_spare(second, world.epoch) == "has an agent of task 1 already"
+    assert world.coordinator.why_spare(agent(2), world.epoch) == ""
+    world.coordinator.lost("a1", 61.0)
+    world.next(61.0)
+    world.next(61.5)
+    assert world.epoch.names == ("a0", "second")
+    assert world.coordinator.why_spare(second, world.epoch) == ""
+
+
+def test_of_two_agents_of_one_task_the_first_that_came_has_its_place() -> None:
+    world = World(0, 1)
+    world.report(0, 0.0)
+    world.coordinator.heard(Report(replace(agent(0), name="second"), -1, "idle"), 0.1)
+    assert world.next(1.0) is None, "task 1 has no agent yet"
+    world.report(1, 2.0)
+    world.next(2.0)
+    assert world.epoch.names == ("a0", "a1")
 
 
 def test_agents_that_are_told_to_leave_one_after_another_all_leave(world: World) -> None:

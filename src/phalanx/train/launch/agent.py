@@ -354,18 +354,18 @@ class AgentProcess:
             self._leader = message["name"]
             self._book[message["name"]] = (message["host"], message["port"])
             self._sought_since = now
-            self._wait_as_spare(message.get("members", 0))
+            self._wait_as_spare(message.get("spare", ""))
         elif kind == "over":
             self._over = message
         elif kind == "report":
             self._hear_report(Report.of(message["report"]), now)
         self._wake.set()
 
-    def _wait_as_spare(self, members: int) -> None:
-        if members >= self._options.most and not self._is_spare and self._gang is None:
+    def _wait_as_spare(self, why: str) -> None:
+        if why and not self._is_spare:
             self._is_spare = True
-            told = f"run {self._options.run_id!r} has its {members} agents already"
-            log.warning("%s: this one waits, and takes the place of one that is lost", told)
+            told = "run %r %s: this one waits, and takes the place of one that is lost"
+            log.warning(told, self._options.run_id, why)
 
     def _hear_report(self, report: Report, now: float) -> None:
         if self._coordinator is not None and self._replica.leads(now):
@@ -373,10 +373,9 @@ class AgentProcess:
             self._heard[report.agent.name] = now
             if report.epoch < 0:
                 # It may wait for long before it is in an epoch; this says that it was heard.
-                epoch = self._replica.epoch
-                members = len(epoch.members) if epoch is not None and epoch.state == "running" else 0
+                why = self._coordinator.why_spare(report.agent, self._replica.epoch)
                 own = {"kind": "leader", "name": self._me.name, "host": self._me.host, "port": self._me.port}
-                self._post((report.agent.host, report.agent.port), {**own, "members": members})
+                self._post((report.agent.host, report.agent.port), {**own, "spare": why})
             return
         leader = self._replica.leader
         if leader is not None and leader in self._book and leader != report.agent.name:

@@ -90,6 +90,16 @@ class Coordinator:
         self._reports.pop(name, None)
         self._lost[name] = now
 
+    def why_spare(self, agent: Agent, epoch: Epoch | None) -> str:
+        """Why an agent that came has no place in a world that runs; nothing where it has or will have one."""
+        if epoch is None or epoch.state != "running" or agent.name in epoch.names:
+            return ""
+        if self._plan is not None:
+            is_taken = agent.task in (member.task for member in epoch.members)
+            return f"has an agent of task {agent.task} already" if is_taken else ""
+        count = len(epoch.members)
+        return f"has its {count} agents already" if count >= self._rules.most else ""
+
     def busy(self, epoch: Epoch) -> tuple[dict[int, float], dict[int, str]]:
         """The seconds that the ranks of an epoch compute a step, and their hosts."""
         reports = [self._reports[name] for name in epoch.names if name in self._reports]
@@ -124,7 +134,10 @@ class Coordinator:
         """The agents that are there for the next epoch, in the order of ranks."""
         if self._plan is None:
             return replaced(epoch.members, self._present(), self._rules.most)
-        by_task = {agent.task: agent for agent in self._present()}
+        by_task: dict[int, Agent] = {}
+        # A second agent of one task, launched twice there, does not take the place of the first.
+        for agent in sorted(self._present(), key=lambda agent: agent.name not in epoch.names):
+            by_task.setdefault(agent.task, agent)
         return tuple(by_task[task] for task in self._plan.tasks if task in by_task)
 
     def _is_as_planned(self, agents: tuple[Agent, ...]) -> bool:
