@@ -13,6 +13,7 @@ from phalanx.simulate.figures.ledger import FULL_PERMILLE, Account
 from phalanx.simulate.figures.metrics import Cost, Totals, summarize, within
 from phalanx.simulate.figures.never_fit import never_fit
 from phalanx.simulate.figures.outages import outages
+from phalanx.simulate.figures.quota_use import quota_figures, quota_tracks
 from phalanx.simulate.figures.result import JobResult, Result
 from phalanx.simulate.figures.sampler import Stretch, mean_fragmentation, timeline_of
 from phalanx.simulate.figures.spread import rounded
@@ -47,6 +48,8 @@ def outcome(simulation: Simulation, policy: str, cost: Cost | None = None, windo
     )
     if window is not None:
         summary |= within(window, jobs, totals, alone_s, timeline)
+    if quotas := quota_figures([(each.quotas, each.span_ms) for each in stretches]):
+        summary["quotas"] = quotas
     return Result(
         summary,
         _setup(simulation, policy),
@@ -57,6 +60,7 @@ def outcome(simulation: Simulation, policy: str, cost: Cost | None = None, windo
         backend.ledger.stays.left_out,
         _served(jobs, totals),
         outages(simulation.run.health, round(_span_s(simulation, jobs)[1] * 1000)),
+        quota_tracks([each.quotas for each in stretches]),
     )
 
 

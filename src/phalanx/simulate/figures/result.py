@@ -47,6 +47,16 @@ class Timeline(msgspec.Struct, frozen=True):
     end_s: float | None = None
 
 
+class QuotaTrack(msgspec.Struct, frozen=True):
+    """GPUs of a queue over the stretches of a timeline: what it deserves, what it has, and which share of what it
+    deserved and asked for it had. That share is None while it asks for nothing.
+    """
+
+    deserved: list[float]
+    used: list[float]
+    attained: list[float | None]
+
+
 class Stay(msgspec.Struct, frozen=True):
     """An attempt of a job on one node, from its start to when the devices were free again."""
 
@@ -78,7 +88,8 @@ class Result(msgspec.Struct, frozen=True):
     """One run. `summary` is what `simulate -o json` prints; `setup` is what would repeat the run.
 
     `stays` are those that took the most GPU time; `stays_left_out` counts the rest, which `nodes` has as well.
-    `served` is for each queue the GPU time its jobs had ÷ what they asked for: what Jain's index is of.
+    `served` is for each queue the GPU time its jobs had ÷ what they asked for: what Jain's index is of. `quotas` has
+    the queues that deserve GPUs.
     """
 
     summary: dict[str, Any]
@@ -90,6 +101,7 @@ class Result(msgspec.Struct, frozen=True):
     stays_left_out: int = 0
     served: dict[str, float] = {}
     outages: list[Outage] = []
+    quotas: dict[str, QuotaTrack] = {}
 
     def __repr__(self) -> str:
         """A line for an interactive session; all there is would fill its screen."""

@@ -11,6 +11,7 @@ from random import Random
 from phalanx.engine.state.state import State
 from phalanx.placement.fragmentation import fragmentation
 from phalanx.simulate.figures.ledger import FULL_PERMILLE
+from phalanx.simulate.figures.quota_use import QuotaUse, joined_use, quota_use
 from phalanx.simulate.figures.result import Timeline
 from phalanx.workload.gang import Task
 from phalanx.workload.job import Job
@@ -29,12 +30,14 @@ class Stretch:
     waiting_jobs: int = 0
     waiting_gpus: int = 0
     fragmentation: float = 0.0
+    quotas: Mapping[str, QuotaUse] = field(default_factory=dict)
 
     def add(self, later: Stretch) -> None:
         """Makes it one with the stretch that follows."""
         span_ms = self.span_ms + later.span_ms
         lost = self.fragmentation * self.span_ms + later.fragmentation * later.span_ms
         self.fragmentation = lost / span_ms if span_ms else later.fragmentation
+        self.quotas = joined_use((self.quotas, self.span_ms), (later.quotas, later.span_ms))
         self.span_ms = span_ms
         self.allocated += later.allocated
         self.waiting_jobs += later.waiting_jobs
@@ -45,10 +48,11 @@ class Stretch:
 class Sampler:
     """Sums up what lasts from turn to turn: nothing ticks, and nothing between two looks is missed.
 
-    Fragmentation goes through the whole mix of jobs, which would be too much for every turn. It is looked at once in a
-    stretch, at a moment drawn evenly from all of its milliseconds: so its mean over time is that of the run, but for
-    chance, however the turns fall. Stretches begin at `every_ms` and get longer as a run does. One in which nothing
-    happens is as long as that lasts: as long as there is a stretch for every turn, the mean is exact.
+    Fragmentation goes through the whole mix of jobs, and the use of quotas through all that are pending, which would be
+    too much for every turn. They are looked at once in a stretch, at a moment drawn evenly from all of its
+    milliseconds: so their means over time are those of the run, but for chance, however the turns fall. Stretches begin
+    at `every_ms` and get longer as a run does. One in which nothing happens is as long as that lasts: as long as there
+    is a stretch for every turn, the means are exact.
     """
 
     gpus: int
@@ -87,11 +91,11 @@ class Sampler:
         self.now_ms = until_ms
 
     def _pass_stretches(self, state: State, held_permille: int, until_ms: int) -> None:
-        """Looks at fragmentation where its moment has come, and begins new stretches, up to a moment.
+        """Looks at the State where the moment for it has come, and begins new stretches, up to a moment.
 
         What ends just then is left open: only with the next turn it is known how long the one after it will be.
         """
-        found: float | None = None
+        found: tuple[float, Mapping[str, QuotaUse]] | None = None
         while until_ms > self._due_ms:
             if self._looked:
                 self._sum_up(state, held_permille, self._end_ms)
@@ -99,7 +103,8 @@ class Sampler:
                 self._begin(self._end_ms, until_ms)
             else:
                 found = self._look(state) if found is None else found
-                self.present.fragmentation, self._looked, self._due_ms = found, True, self._end_ms
+                self.present.fragmentation, self.present.quotas = found
+                self._looked, self._due_ms = True, self._end_ms
 
     def _begin(self, at_ms: int, lasts_ms: int) -> None:
         """Begins a stretch at a moment, knowing up to which other nothing happens."""
@@ -119,8 +124,9 @@ class Sampler:
                 self.every_ms *= 2
                 self.past = _joined(self.past, self.every_ms)
 
-    def _look(self, state: State) -> float:
-        return 0.0 if self.lender is None else fragmentation(state.fit, self.mix, self.lender)
+    def _look(self, state: State) -> tuple[float, Mapping[str, QuotaUse]]:
+        lost = 0.0 if self.lender is None else fragmentation(state.fit, self.mix, self.lender)
+        return lost, quota_use(state)
 
     def seen(self, state: State, held_permille: int, end_ms: int) -> list[Stretch]:
         """The stretches from the first submission to an end; none if that was before. The run can still go on."""
@@ -130,7 +136,7 @@ class Sampler:
         ahead.past, ahead.present = list(self.past), replace(self.present)
         ahead.pass_time(state, held_permille, end_ms)
         if not ahead._looked:
-            ahead.present.fragmentation = ahead._look(state)
+            ahead.present.fragmentation, ahead.present.quotas = ahead._look(state)
         return _ending(ahead.past + [ahead.present] * (ahead.present.span_ms > 0 or not ahead.past), end_ms)
 
 

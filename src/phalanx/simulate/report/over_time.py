@@ -60,13 +60,17 @@ def over_time(results: Labelled) -> list[Chart]:
 
 
 def _chart(track: _Track, drawn: Sequence[tuple[int, str, Timeline]]) -> Chart:
-    unit = unit_for(max((_edges(timeline)[-1] for _, _, timeline in drawn), default=0.0))
+    unit = unit_for(max((edges(timeline)[-1] for _, _, timeline in drawn), default=0.0))
     return Chart(
         track.key,
         track.title,
         f"{track.note} {MEANS}" if drawn else "Nothing happened in this run.",
         tuple(
-            line(label, series, thin([unit.of(at_s) for at_s in _edges(timeline)], _lasting(track, timeline)))
+            line(
+                label,
+                series,
+                thin([unit.of(at_s) for at_s in edges(timeline)], lasting(timeline, track.values(timeline))),
+            )
             for series, label, timeline in drawn
         ),
         layout(
@@ -80,20 +84,19 @@ def _chart(track: _Track, drawn: Sequence[tuple[int, str, Timeline]]) -> Chart:
     )
 
 
-def _edges(timeline: Timeline) -> list[float]:
+def edges(timeline: Timeline) -> list[float]:
     """When each of the values begins to hold, and when the last one no longer does."""
     return timeline.at_s if timeline.end_s is None else [*timeline.at_s, timeline.end_s]
 
 
-def _lasting(track: _Track, timeline: Timeline) -> Sequence[float]:
+def lasting(timeline: Timeline, values: Sequence[float]) -> Sequence[float]:
     """The values, the last one again where it is known how long it holds: lines are drawn to there."""
-    values = track.values(timeline)
     return values if timeline.end_s is None else [*values, values[-1]]
 
 
 def _figures(track: _Track, timeline: Timeline) -> tuple[str, ...]:
     values = track.values(timeline)
-    return tuple(map(track.text, (_mean(_edges(timeline), values), min(values), max(values))))
+    return tuple(map(track.text, (_mean(edges(timeline), values), min(values), max(values))))
 
 
 def _mean(edges_s: Sequence[float], values: Sequence[float]) -> float:

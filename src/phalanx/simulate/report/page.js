@@ -14,7 +14,7 @@
   }
 
   function painted(trace, { value, colour }) {
-    const own = colour(trace.meta.series);
+    const own = trace.meta.quiet ? value("--quiet") : colour(trace.meta.series);
     if (trace.meta.outage) {
       const pattern = { shape: "/", fgcolor: value("--quiet"), bgcolor: "rgba(0,0,0,0)", size: 6, fillmode: "replace" };
       return { ...trace, marker: { color: value("--quiet"), pattern, line: { color: value("--quiet"), width: 1 } } };
@@ -64,10 +64,9 @@
   }, { rootMargin: "600px" });
   charts.forEach((chart) => near.observe(chart));
 
-  // Of several Gantt charts one is seen at a time.
-  const pick = document.getElementById("pick");
+  // Of the charts of such a section one is seen at a time.
   const figureOf = (chart) => chart.closest("figure");
-  function show() {
+  function show(pick) {
     for (const option of pick.options) {
       const chart = document.getElementById("chart-" + option.value);
       if (!chart) continue;
@@ -76,9 +75,9 @@
       if (!figureOf(chart).hidden && !drawn.has(chart)) near.observe(chart);
     }
   }
-  if (pick) {
-    pick.addEventListener("change", show);
-    show();
+  for (const pick of document.querySelectorAll(".pick select")) {
+    pick.addEventListener("change", () => show(pick));
+    show(pick);
   }
 
   // Those out of sight follow one by one, so that scrolling, searching and saving the page find them drawn.

@@ -13,6 +13,7 @@ from phalanx.simulate.report.chart import Chart, Labelled
 from phalanx.simulate.report.gantt import gantt
 from phalanx.simulate.report.groups import jct_by_queue, served_by_queue, wait_by_queue, wait_by_size
 from phalanx.simulate.report.over_time import over_time
+from phalanx.simulate.report.quotas import queues_over_time
 from phalanx.simulate.report.repeat import NOTHING_TOLD, Repeat, repeat_parts
 from phalanx.simulate.report.scripts import ReportError, own_file, plotly_source, security
 from phalanx.simulate.report.tables import VALUE_LENGTH_MAX, comparison, grid_table, outcomes
@@ -24,6 +25,9 @@ BARS_MAX = 3000
 """Bars of all gantts together: a browser draws each as an element of its own."""
 
 WAITS = (wait_by_queue, jct_by_queue, served_by_queue, wait_by_size)
+
+ONE_AT_A_TIME = ("quotas", "gantt")
+"""Sections of which one chart is seen at a time, chosen above it."""
 
 Content: TypeAlias = Chart | str
 Section: TypeAlias = tuple[str, str, list[Content]]
@@ -110,12 +114,13 @@ def _sections(results: Labelled, curves: Sequence[Curve], repeat: Repeat) -> lis
         ("jobs", "How long jobs took and waited", [jct_cdf(results), wait_cdf(results)]),
         ("cluster", "The cluster over time", [*over_time(results)]),
         ("fairness", "Waiting times", [each(results) for each in WAITS]),
+        ("quotas", "Queues and their quotas", [*queues_over_time(results)]),
         ("gantt", "Where jobs ran", [gantt(i, label, result, bars_max) for i, (label, result) in enumerate(results)]),
         ("repeat", "To repeat it", [*repeat_parts(results, repeat)]),
     ]
     if curves:
         sections.insert(1, ("varied", f"Against {page_text(curves[0].key)}", [*varied(curves)]))
-    return sections
+    return [section for section in sections if section[2]]
 
 
 def _section(section: Section) -> str:
@@ -123,19 +128,19 @@ def _section(section: Section) -> str:
     parts = "\n".join(part if isinstance(part, str) else _chart(part) for part in content)
     if any(isinstance(part, Chart) for part in content):
         parts = f'<div class="charts">\n{parts}\n</div>'
-    if key == "gantt" and len(content) > 1:
-        parts = f"{_selector(content)}\n{parts}"
+    if key in ONE_AT_A_TIME and len(content) > 1:
+        parts = f"{_selector(key, content)}\n{parts}"
     return f'<section aria-labelledby="{key}">\n<h2 id="{key}">{name}</h2>\n{parts}\n</section>\n'
 
 
-def _selector(content: Sequence[Content]) -> str:
+def _selector(key: str, content: Sequence[Content]) -> str:
     """What chooses which of several charts is seen; without JavaScript, and on paper, all are."""
     options = "".join(
         f'<option value="{part.key}">{page_text(part.title, VALUE_LENGTH_MAX)}</option>'
         for part in content
         if isinstance(part, Chart)
     )
-    return f'<p class="pick"><label for="pick">Show</label> <select id="pick">{options}</select></p>'
+    return f'<p class="pick"><label for="pick-{key}">Show</label> <select id="pick-{key}">{options}</select></p>'
 
 
 def _chart(chart: Chart) -> str:

@@ -170,6 +170,7 @@ MEASURES = (
     Measure("preemptions", ("preemptions",), Better.LOWER, count_text),
     Measure("goodput", ("goodput",), Better.HIGHER, share_text),
     Measure("jain", ("fairness", "jain"), Better.HIGHER, index_text),
+    Measure("least_quota", ("quotas", "least_attained"), Better.HIGHER, share_text, optional=True),
     Measure("deadlines_met", ("deadlines", "met"), Better.HIGHER, count_text, "jobs", optional=True),
     Measure("mean_late", ("deadlines", "late_s", "mean"), Better.LOWER, duration_text, "s", optional=True),
     Measure("premium_sla", ("tiers", "premium", "attained"), Better.HIGHER, share_text, optional=True),
