@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from phalanx.policy.view import JobView, Moment
+from phalanx.workload.family import Family, family_of
 from phalanx.workload.gang import ANYWHERE, Gang, Role
 
-SKEWED_MODELS = ("vgg", "alexnet", "overfeat", "bert", "lstm", "deepspeech")
-"""Models with a few large tensors, which suffer when spread: the profile of Tiresias (Gu et al., NSDI 2019, §3.3)."""
+EVEN_FAMILIES = (Family.CONVOLUTION, Family.REINFORCEMENT)
+"""Families whose models have no tensor that is much larger than the rest, and so lose little when they are spread.
+
+The profile of Tiresias (Gu et al., NSDI 2019, §3.3) measures that of each model: those it spreads are convolutions.
+"""
 
 
 def loosened(gang: Gang) -> Gang:
@@ -33,6 +37,8 @@ def _divided(role: Role) -> Role:
 
 
 def consolidate_skewed(job: JobView, at: Moment) -> Gang:
-    """Only models with skewed tensors are kept together; all other jobs take any free GPUs, which cuts their wait."""
-    model = dict(job.job.labels).get("model", "").lower()
-    return job.job.gang if model.startswith(SKEWED_MODELS) else loosened(job.job.gang)
+    """Models known to have even tensors take any free GPUs, which cuts their wait. All others are kept together: of a
+    model that nothing is known of, spreading may cost more than it saves.
+    """
+    model = dict(job.job.labels).get("model", "")
+    return loosened(job.job.gang) if family_of(model) in EVEN_FAMILIES else job.job.gang
