@@ -98,6 +98,9 @@ class Moving:
         self.moves = tuple(move for move in moves if move is not None)
         return seated
 
+    def slack_of(self, victims: list[AttemptRecord]) -> None:
+        """Nothing: fewer attempts that go elsewhere may land where more would not."""
+
     def _land(self, victim: AttemptRecord) -> Move | None:
         with Closed(self.state, closing(self.state, self.state.jobs[victim.job.id], self.context.now)):
             landed = self.transaction.seat_job(_at_its_size(victim))

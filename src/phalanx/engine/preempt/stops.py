@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from phalanx.engine.preempt.charge import Rank
 from phalanx.engine.preempt.excess import Excess
 from phalanx.engine.preempt.need import need_of_others
+from phalanx.engine.preempt.slack import Slack, tells_all
 from phalanx.engine.preempt.way import Context
 from phalanx.engine.state.records import AttemptRecord, JobRecord, Phase, PreemptionGroup, usage_of
 from phalanx.engine.state.yielding import could_yield, may_yield, spares, yields
@@ -125,6 +126,12 @@ class Stopping:
         self.transaction.undo_to(mark)
         keys = {attempt.key for attempt in going}
         return [attempt for attempt in candidates if attempt.key in keys]
+
+    def slack_of(self, victims: list[AttemptRecord]) -> Callable[[list[AttemptRecord]], Slack] | None:
+        """Where that tells all: with more of them preempted there is more room, and no less quota."""
+        if not tells_all(self.state, self.head, victims):
+            return None
+        return lambda needed: Slack(self.state, self.head, needed)
 
     def _nearest_first(self, victims: list[AttemptRecord]) -> list[AttemptRecord]:
         """Victims of the head's own queue first, then those of queues that meet it further and further out.

@@ -12,6 +12,8 @@ from phalanx.cluster.bits import from_members, members
 from phalanx.engine.preempt.charge import Charge
 from phalanx.engine.preempt.clearable import ClearableNodes
 from phalanx.engine.preempt.excess import Excess
+from phalanx.engine.preempt.pruning import Pruning
+from phalanx.engine.preempt.slack import Slack
 from phalanx.engine.preempt.way import Context, Way
 from phalanx.engine.quota.account import GPUS
 from phalanx.engine.state.records import AttemptRecord, JobRecord, PreemptionGroup, gpu_permille_of
@@ -404,20 +406,23 @@ class VictimSearch:
 
     def _prune(self, victims: list[AttemptRecord], spare_first: list[AttemptRecord]) -> GangTrial:
         """Spares, in the given order, whoever the head can do without."""
-        needed, seated = victims, None
-        for victim in spare_first:
-            if len(needed) == 1 or self._seatings >= SEATINGS_MAX:
-                break
-            fewer = [other for other in needed if other is not victim]
-            self.transaction.undo_to(self._mark)
-            seated = self._try(fewer)
-            if seated is not None:
-                needed = fewer
         self.transaction.undo_to(self._mark)
-        seated = self._try(needed)
+        pruning = Pruning(self._fits_without, lambda: self._seatings >= SEATINGS_MAX, self._slack_of(victims))
+        self.chosen = pruning.of(victims, spare_first)
+        seated = self._try(self.chosen)
         assert seated is not None, f"{self.head.job.id} fitted a moment ago"
-        self.chosen = needed
         return seated
+
+    def _fits_without(self, victims: list[AttemptRecord]) -> bool:
+        fits = self._try(victims) is not None
+        self.transaction.undo_to(self._mark)
+        return fits
+
+    def _slack_of(self, victims: list[AttemptRecord]) -> Callable[[list[AttemptRecord]], Slack] | None:
+        """Tells of fewer victims without a try; not of intricate heads: one may fit with fewer, not with more."""
+        if self._is_intricate() or not self._task.gpus or self._task.share is not None:
+            return None
+        return self.way.slack_of(victims)
 
     def _cheapest_first(self, victims: Iterable[AttemptRecord]) -> list[AttemptRecord]:
         """Of those who lose as much, who started first comes first; of queues whose running jobs stand in the order the

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from phalanx.engine.preempt.charge import Rank
+from phalanx.engine.preempt.slack import Slack
 from phalanx.engine.preempt.upper_bound import UpperBound
 from phalanx.engine.state.records import AttemptRecord, PreemptionGroup
 from phalanx.placement.gang import GangTrial
@@ -54,3 +55,6 @@ class Way(Protocol):
 
     def seat(self, victims: list[AttemptRecord]) -> GangTrial | None:
         """Places the head with the victims out of the way; None if it does not fit then, or they may not all go."""
+
+    def slack_of(self, victims: list[AttemptRecord]) -> Callable[[list[AttemptRecord]], Slack] | None:
+        """What tells of some of the victims which can be dropped, if a head that fits with fewer fits with more."""
