@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -19,9 +20,11 @@ from phalanx.cli.trace import tell_bad_rows
 from phalanx.simulate.code import code_of
 from phalanx.simulate.report.markdown import write_suite_markdown
 from phalanx.simulate.report.suite import write_suite_report
+from phalanx.simulate.studies.held_out import measuring, tuned_by, tuning
 from phalanx.simulate.studies.ranking import FIGURES, Ranking, ranked
 from phalanx.simulate.studies.real import Sampled, openb, philly
 from phalanx.simulate.studies.suite import (
+    HELD_OUT,
     JOBS,
     SEEDS,
     Cell,
@@ -61,8 +64,18 @@ def compare_suite(policies: tuple[str, ...], output: Output, given: dict[str, An
     _refuse_what_is_not_used(given)
     seeds = given["seeds"] if _is_given("seeds") else SEEDS
     jobs = given["jobs"] or JOBS
-    suite = standard(jobs, seeds, policies, _real(given, jobs))
-    folder = Folder(Path(given["keep"] or f"suite-{suite.name}"), code_of(policies))
+    recorded = _real(given, jobs)
+    folder = Folder(Path(given["keep"] or f"suite-{given['suite']}"), code_of(policies))
+    if given["suite"] == HELD_OUT:
+        tried = tuning(recorded, policies)
+        cells, failures, interrupted = _run(tried, folder, given["workers"])
+        for failure in failures:
+            tell_note(f"not tuned: {failure}")
+        if interrupted:
+            return _interrupted(tried, cells, folder)
+        suite = measuring(recorded, tuned_by(cells, policies), seeds)
+    else:
+        suite = standard(jobs, seeds, policies, recorded)
     cells, failures, interrupted = _run(suite, folder, given["workers"])
     if cells:
         ranking = ranked(cells, suite.foreseeing, failures)
@@ -72,16 +85,18 @@ def compare_suite(policies: tuple[str, ...], output: Output, given: dict[str, An
     for failure in failures:
         click.echo(f"phalanx: {failure}", err=True)
     if interrupted:
-        told = (
-            f"interrupted; {len(cells):,} of {suite.size:,} runs are in {folder.path}: the same command goes on there"
-        )
-        click.echo(f"phalanx: {told}", err=True)
-        return Exit.INTERRUPTED
+        return _interrupted(suite, cells, folder)
     if failures:
         lost = f"{suite.size - len(cells):,} of {suite.size:,} runs failed"
         tell_note(f"{lost}: what is shown is without them, and the same command runs them again")
         return Exit.ERROR
     return None
+
+
+def _interrupted(suite: Suite, cells: Sequence[Cell], folder: Folder) -> int:
+    told = f"interrupted; {len(cells):,} of {suite.size:,} runs are in {folder.path}: the same command goes on there"
+    click.echo(f"phalanx: {told}", err=True)
+    return Exit.INTERRUPTED
 
 
 def _refuse_what_is_not_used(given: dict[str, Any]) -> None:
@@ -137,6 +152,7 @@ def _show(suite: Suite, ranking: Ranking, cells: list[Cell], given: dict[str, An
             "distances": _distances(ranking),
             "failures": [asdict(failure) for failure in ranking.failures],
             "caveats": list(ranking.caveats),
+            "tuned": suite.tuned,
         }
         emit([told], COLUMNS, output)
     else:

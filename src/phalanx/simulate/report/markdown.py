@@ -51,6 +51,7 @@ def suite_markdown(
     yield ""
     yield from _standings(ranking)
     yield ""
+    yield from _tuned(suite)
     yield from _beside(ranking)
     for workload in suite.workloads:
         yield from _workload(workload, ranking, pictures)
@@ -85,6 +86,22 @@ def _standings(ranking: Ranking) -> Iterator[str]:
     if given:
         yield ""
         yield f"With parameters: {_listed([f'`{policy}`' for policy in given])}."
+
+
+def _tuned(suite: Suite) -> Iterator[str]:
+    """What was tried of each policy, where the suite tunes them."""
+    if not suite.tuned:
+        return
+    yield "## How policies were tuned"
+    yield ""
+    yield "On the earlier half of each trace, of which no other figure here is. Times are mean JCT ÷ that of the best"
+    yield "setting of the policy, the first of its row, which is the one that is measured."
+    yield ""
+    yield from _table("policy", "tried")
+    for best, tried in suite.tuned.items():
+        order = sorted(tried, key=lambda setting: (setting != best, tried[setting]))
+        yield _row(_name(split(best)[0]), ", ".join(f"`{setting}` {tried[setting]:.2f}" for setting in order))
+    yield ""
 
 
 def _beside(ranking: Ranking) -> Iterator[str]:

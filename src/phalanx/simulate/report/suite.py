@@ -21,6 +21,7 @@ def write_suite_report(suite: Suite, cells: Sequence[Cell], ranking: Ranking, pa
     """Writes one HTML file that opens anywhere, offline."""
     sections: list[Section] = [
         ("ranking", "Over all workloads and loads", [_standings(ranking), _ratios(ranking)]),
+        *((("tuned", "How policies were tuned", [_tuned(suite)]),) if suite.tuned else ()),
         ("beside", page_text(f"{ranking.subject} beside the best"), [_beside(ranking)]),
         *(_workload(workload.name, workload.about, ranking) for workload in suite.workloads),
         ("repeat", "To repeat it", [_repeat(suite, cells, command)]),
@@ -59,6 +60,17 @@ def _standings(ranking: Ranking) -> str:
     noted = "".join(f"<li>{page_text(each, 400)}</li>" for each in ranking.caveats)
     known = f"<p>To be known of this:</p><ul>{noted}</ul>" if noted else ""
     return f"<p>{told}</p>{grid_table(Grid(header, rows), 'Ranking')}{lost}{known}"
+
+
+def _tuned(suite: Suite) -> str:
+    rows = tuple(
+        (setting, f"{times:.2f}", "yes" if setting == best else "")
+        for best, tried in suite.tuned.items()
+        for setting, times in tried.items()
+    )
+    told = "Tried on the earlier half of each trace, of which no other figure here is."
+    header = ("setting", "mean JCT ÷ that of the policy's best", "measured")
+    return f"<p>{told}</p>{grid_table(Grid(header, rows), 'Settings')}"
 
 
 def _beside(ranking: Ranking) -> str:

@@ -64,6 +64,28 @@ def openb(pods: str, nodes: str, jobs: int, skip_bad_rows: bool = False) -> Work
     return Workload("openb", _about(trace, jobs), cluster, _sampled(trace, jobs, cluster, pods))
 
 
+def halves(workload: Workload) -> tuple[Workload, Workload]:
+    """The earlier half of the jobs of a recorded workload, and the later."""
+    source = workload.source
+    if not isinstance(source, Sampled):
+        raise SuiteError(f"{workload.name}: it is made from seeds; only a recorded trace can be cut in two")
+    jobs = source.trace.jobs
+    middle = len(jobs) // 2
+    if middle < source.jobs:
+        raise SuiteError(
+            f"{workload.name}: expected at least {2 * source.jobs:,} jobs, {source.jobs:,} to draw from in each half, "
+            f"and got {len(jobs):,}; take fewer with --jobs"
+        )
+    earlier, later = (
+        replace(source, digest=_digest(part), trace=replace(source.trace, jobs=part))
+        for part in (jobs[:middle], jobs[middle:])
+    )
+    return (
+        replace(workload, about=f"{workload.about}, of its earlier half", source=earlier),
+        replace(workload, about=f"{workload.about}, of its later half", source=later),
+    )
+
+
 def fewer(cluster: Cluster, gpus: int = OPENB_GPUS) -> Cluster:
     """A small cluster like a large one: of every GPU model its commonest kind of node, by its share of all GPUs.
 
@@ -96,10 +118,13 @@ def _sampled(trace: Trace, jobs: int, cluster: Cluster, path: str) -> Sampled:
     if len(fitting) < jobs:
         found = f"{len(fitting):,} of its {len(trace.jobs):,} jobs could ever run on {cluster.name}"
         raise SuiteError(f"{path}: expected at least {jobs:,} jobs to draw from, and {found}; take fewer with --jobs")
-    digest = hashlib.sha256("\n".join(map(repr, fitting)).encode()).hexdigest()[:16]
     left_out = len(trace.jobs) - len(fitting)
     told = (f"jobs that {cluster.name} could never hold, left out: {left_out:,}",) if left_out else ()
-    return Sampled(jobs, digest, replace(trace, jobs=fitting, notes=(*trace.notes, *told)))
+    return Sampled(jobs, _digest(fitting), replace(trace, jobs=fitting, notes=(*trace.notes, *told)))
+
+
+def _digest(jobs: tuple[TraceJob, ...]) -> str:
+    return hashlib.sha256("\n".join(map(repr, jobs)).encode()).hexdigest()[:16]
 
 
 def _fitting(trace: Trace, cluster: Cluster) -> tuple[TraceJob, ...]:

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from pathlib import Path
 from random import Random
@@ -21,6 +21,7 @@ from phalanx.cluster.cluster import Cluster, Node
 from phalanx.errors import PhalanxError
 from phalanx.policy.registry import BUILTIN
 from phalanx.policy.registry import policy as policy_named
+from phalanx.simulate.figures.window import Window
 from phalanx.simulate.plugins import resolve_policy
 from phalanx.simulate.studies.batch import DiedError, FailedRunsError, run_cases
 from phalanx.simulate.studies.source import Source
@@ -50,7 +51,7 @@ days and weeks, reports every minute, and sizes that are worked out anew with ea
 Dress = Callable[[Trace, Random], Trace]
 
 
-SUITES = ("standard",)
+STANDARD, HELD_OUT = SUITES = ("standard", "held-out")
 
 
 class SuiteError(PhalanxError):
@@ -113,12 +114,13 @@ class Drawn(Source, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A cluster and the jobs that come to it."""
+    """A cluster and the jobs that come to it. With a window, times are of the jobs submitted in it."""
 
     name: str
     about: str
     cluster: Cluster
     source: Drawn
+    window: Window | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +137,16 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """What is run."""
+    """What is run. Where policies were tuned, `tuned` is by the best setting of each how many times as long its jobs
+    take under all that were tried.
+    """
 
     name: str
     workloads: tuple[Workload, ...]
     policies: Mapping[str, str]
     loads: tuple[float, ...] = LOADS
     seeds: int = SEEDS
+    tuned: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -161,7 +166,7 @@ def standard(
     chosen = policies or tuple(NEEDS.get(name, name) for name in BUILTIN)
     instead = {workload.name: workload for workload in real}
     here = tuple(instead.get(workload.name, workload) for workload in workloads(jobs))
-    return Suite("standard", here, {written: resolve_policy(written) for written in chosen}, LOADS, seeds)
+    return Suite(STANDARD, here, {written: resolve_policy(written) for written in chosen}, LOADS, seeds)
 
 
 def workloads(jobs: int) -> tuple[Workload, ...]:
@@ -259,9 +264,7 @@ class Folder:
 
     def key(self, workload: Workload, case: Case) -> str:
         """What the run of a case is a function of, in few letters."""
-        told = repr(
-            (SCHEMA, self.version, workload.name, workload.cluster, workload.source, case.spec, case.load, case.seed)
-        )
+        told = repr((SCHEMA, self.version, workload, case.spec, case.load, case.seed))
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 
     def find(self, workload: Workload, case: Case) -> Cell | None:
@@ -324,7 +327,9 @@ def _run(
     left = dict(enumerate(cases))
     again: list[list[Case]] = []
     try:
-        with closing(run_cases(Study(workload.cluster, workload.source), cases, workers)) as runs:
+        with closing(
+            run_cases(Study(workload.cluster, workload.source, window=workload.window), cases, workers)
+        ) as runs:
             for number, result in runs:
                 yield folder.keep(workload, left.pop(number), result.summary, result.setup["advice_kept"])
     except SuiteError:
