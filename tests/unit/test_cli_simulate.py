@@ -319,7 +319,19 @@ def test_a_job_that_can_never_fit_its_virtual_cluster_is_counted_and_the_run_goe
 
 def test_a_queue_that_there_is_not_ends_the_run(of_two_sizes: Any, tmp_path: Path, refusal: Any) -> None:
     options = of_two_sizes(QUOTAS.replace("small", "tiny"))
-    assert "Unknown queue 'small' of job big. Queues: " in refusal("simulate", *options)
+    told = refusal("simulate", *options)
+    assert "Unknown queue 'small' of job big. Queues: " in told
+    assert "add small to its `queues:`, or leave that section out" in told
+
+
+def test_queues_that_there_are_not_are_all_told_before_the_first_job_runs(tmp_path: Path, refusal: Any) -> None:
+    cluster, trace, journal = tmp_path / "c.yaml", tmp_path / "t.csv", tmp_path / "journal"
+    cluster.write_text("version: 1\nnodes: [{count: 1, name: n, gpus: 8}]\nqueues: [{name: a}, {name: b}]\n")
+    rows = ["1,0,60,1,a", "2,60,60,1,x", "3,120,60,1,y", "4,180,60,1,x"]
+    trace.write_text("\n".join(("job_id,submit_s,duration_s,gpus,queue", *rows)))
+    told = refusal("simulate", "--cluster", str(cluster), "--trace", str(trace), "--journal", str(journal))
+    assert "Unknown queue 'x' of job 2. Queues: a, b; 3 of 4 jobs are of such queues" in told
+    assert "add x, y to its `queues:`" in told
 
 
 def test_a_run_without_those_who_never_fit_goes_on_where_it_was_saved(

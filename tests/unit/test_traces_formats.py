@@ -464,3 +464,34 @@ def test_a_trace_of_more_rows_than_memory_may_hold_is_refused_where_they_begin(
     assert len(read_trace(str(trace)).jobs) == 3
     trace.write_text("\n".join(("job_id,submit_s,duration_s,gpus", *rows)))
     assert "there are more than 3 lines" in refusal(read_trace, str(trace))
+
+
+def test_a_parquet_of_more_rows_than_memory_may_hold_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    polars = pytest.importorskip("polars")
+    trace = tmp_path / "trace.parquet"
+    columns = {"job_id": ["1", "2"], "submit_s": [0, 0], "duration_s": [60, 60], "gpus": [1, 1]}
+    polars.DataFrame(columns).write_parquet(trace)
+    assert len(read_trace(str(trace)).jobs) == 2
+    for module in ("rows", "formats.columns"):
+        monkeypatch.setattr(f"phalanx.simulate.traces.{module}.ROWS_MAX", 1)
+    assert "there are more than 1 rows" in refusal(read_trace, str(trace))
+
+
+def test_a_log_of_philly_too_long_to_be_read_as_a_whole_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "cluster_job_log"
+    attempt = '{"start_time":"2017-10-09 07:01:00","end_time":"2017-10-09 07:02:00","detail":[{"gpus":["gpu0"]}]}'
+    job = '{"jobid":"%s","status":"Pass","submitted_time":"2017-10-09 07:00:00","vc":"v","user":"u","attempts":[' + (
+        attempt + "]}"
+    )
+    log.write_text(f"[{job % 'a'},{job % 'b'}]")
+    assert len(read_trace(str(log)).jobs) == 2
+    with monkeypatch.context() as patch:
+        for module in ("rows", "formats.philly"):
+            patch.setattr(f"phalanx.simulate.traces.{module}.ROWS_MAX", 1)
+        assert "there are more than 1 jobs" in refusal(read_trace, str(log))
+    monkeypatch.setattr("phalanx.simulate.traces.formats.philly.BYTES_MAX", 100)
+    assert "it is longer than 100 bytes" in refusal(read_trace, str(log))

@@ -27,7 +27,7 @@ from phalanx.simulate.calm import calm
 from phalanx.simulate.figures.sampler import STRETCHES_MAX, Sampler, Stretch, mix_of
 from phalanx.simulate.run import Run
 from phalanx.simulate.strife import Strife
-from phalanx.simulate.submission import Submitter, as_pool
+from phalanx.simulate.submission import Submitter, as_pool, check_queues
 from phalanx.simulate.trace import Trace
 from phalanx.simulate.world.breaking import Struck
 from phalanx.simulate.world.costs import Costs
@@ -81,6 +81,7 @@ class Simulation:
     """One run in virtual time, from its beginning to any moment."""
 
     def __init__(self, setup: Setup, journal: Journal | None = None) -> None:
+        check_queues(setup.cluster, setup.trace)
         self.setup = setup
         self.cluster = as_pool(setup.cluster) if setup.placement == COUNT else setup.cluster
         submitter = Submitter(self.cluster, setup.throughputs)

@@ -6,7 +6,11 @@ from dataclasses import replace
 
 from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.cluster.cluster import Cluster, Node, commonest_type
-from phalanx.simulate.trace import TraceJob
+from phalanx.cluster.queues import unknown_queue
+from phalanx.document.error import brief
+from phalanx.engine.quota.quotas import Quotas
+from phalanx.simulate.trace import Trace, TraceJob
+from phalanx.simulate.traces.error import TraceError
 from phalanx.simulate.traces.formats.gpu_names import catalogue_name
 from phalanx.simulate.world.speed import GPUS_LABEL, MODEL_LABEL
 from phalanx.simulate.world.training import ADAPTIVE
@@ -32,6 +36,26 @@ def as_pool(cluster: Cluster) -> Cluster:
 def is_pool(cluster: Cluster) -> bool:
     """Whether a cluster is taken as one number of GPUs."""
     return len(cluster.nodes) == 1 and cluster.nodes[0].name == POOL
+
+
+def check_queues(cluster: Cluster, trace: Trace) -> None:
+    """Raises TraceError if jobs are of queues that the cluster lacks: a run would end at the first of them, maybe after
+    hours.
+    """
+    queues = Quotas(cluster)
+    of_queue: dict[str, list[str]] = {}
+    for job in trace.jobs:
+        if queues and job.queue not in queues.accounts:
+            of_queue.setdefault(job.queue, []).append(job.id)
+    if of_queue:
+        queue, jobs = next(iter(of_queue.items()))
+        count = sum(map(len, of_queue.values()))
+        others = f"; {count:,} of {len(trace.jobs):,} jobs are of such queues" if count > 1 else ""
+        raise TraceError(
+            trace.name,
+            f"{unknown_queue(queue, f'job {jobs[0]}', queues.leaves())}{others}. Expected the queues of the cluster "
+            f"{cluster.name or 'file'}: add {brief(', '.join(of_queue))} to its `queues:`, or leave that section out",
+        )
 
 
 class Submitter:

@@ -27,7 +27,11 @@ def strict(error: TraceError) -> None:
 ROWS_MAX = 5_000_000
 """All jobs are in memory, at about 430 bytes each: two gigabytes."""
 
-TOO_MANY = "there are more than {rows:,} lines, and all jobs are kept in memory: take a part, such as a month"
+
+def too_many(source: str, what: str = "lines", place: int | str = "") -> TraceError:
+    """What is said of a trace with more than `ROWS_MAX` of them."""
+    reason = f"there are more than {ROWS_MAX:,} {what}, and all jobs are kept in memory: take a part, such as a month"
+    return TraceError(source, reason, place)
 
 
 class Layout(NamedTuple):
@@ -126,7 +130,7 @@ class Rows:
                 reason = f"expected a row of CSV: {error}{open_quote}"
             else:
                 if line > ROWS_MAX + 1:
-                    raise TraceError(self.source, TOO_MANY.format(rows=ROWS_MAX), line)
+                    raise too_many(self.source, place=line)
                 if len(row) == width:
                     yield line, row
                     continue

@@ -15,7 +15,7 @@ from phalanx.simulate.trace import Trace, TraceJob
 from phalanx.simulate.traces import values
 from phalanx.simulate.traces.error import TraceError
 from phalanx.simulate.traces.intake import Intake, LeftOut, with_gpus
-from phalanx.simulate.traces.rows import open_rows
+from phalanx.simulate.traces.rows import ROWS_MAX, open_rows, too_many
 from phalanx.workload.job import PRIORITY_MAX, PRIORITY_MIN
 
 
@@ -108,6 +108,8 @@ def _polars(path: str, doing: str) -> Any:
 def _frame(path: str) -> Any:
     polars = _polars(path, "reading")
     try:
+        if polars.scan_parquet(path).select(polars.len()).collect().item() > ROWS_MAX:
+            raise too_many(path, "rows")
         return polars.read_parquet(path)
     except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
         raise TraceError(path, f"expected a whole Parquet file: {brief(str(error))}") from None

@@ -16,7 +16,7 @@ from phalanx.simulate.trace import Ending, Trace, TraceJob
 from phalanx.simulate.traces import values
 from phalanx.simulate.traces.error import TraceError
 from phalanx.simulate.traces.intake import WITHOUT_GPUS, Intake, LeftOut
-from phalanx.simulate.traces.rows import open_rows
+from phalanx.simulate.traces.rows import ROWS_MAX, open_rows, too_many
 
 DISTILLED_COLUMNS = ("timestamp", "duration", "num_gpus", "gpu_time", "cluster")
 MACHINE_COLUMNS = ("machineId", "number of GPUs", "single GPU mem")
@@ -26,6 +26,9 @@ NO_TIME = (None, "", "None", "null")
 UNKNOWN_MEMORY = ("", "NA", "None")
 CLOCK_PUT_BACK_MS = 3_600_000
 """The log has local times: what runs while summer time ends may end an hour before it began."""
+
+BYTES_MAX = 2_000_000_000
+"""Of a log, which is one JSON list: ten times that of Philly's three months."""
 
 NEVER_RAN = "with no attempts (they never ran)"
 NO_SUBMISSION = "with no time of submission"
@@ -98,9 +101,16 @@ def read_log(path: str, skip_bad_rows: bool = False) -> Trace:
 
 
 def _elements(path: str) -> list[msgspec.Raw]:
-    content = Path(path).read_bytes().removeprefix(b"\xef\xbb\xbf")
+    with Path(path).open("rb") as file:
+        content = file.read(BYTES_MAX + 1).removeprefix(b"\xef\xbb\xbf")
+    if len(content) > BYTES_MAX:
+        reason = f"it is longer than {BYTES_MAX:,} bytes, and is read as a whole: take a part, such as a month"
+        raise TraceError(path, reason)
     try:
-        return msgspec.json.decode(content, type=list[msgspec.Raw])
+        elements = msgspec.json.decode(content, type=list[msgspec.Raw])
+        if len(elements) > ROWS_MAX:
+            raise too_many(path, "jobs")
+        return elements
     except msgspec.DecodeError as error:
         byte = _BYTE.search(str(error))
         line = content.count(b"\n", 0, int(byte[1])) + 1 if byte else content.count(b"\n") + 1
