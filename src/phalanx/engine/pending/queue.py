@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from phalanx.engine.quota.quotas import Most
 from phalanx.engine.state.classes import QueueClasses
 from phalanx.engine.state.records import OVERDUE, AttemptRecord, EquivalenceClass
+from phalanx.engine.state.requests import Needs
 from phalanx.policy.policy import Key
 
 
@@ -74,6 +75,7 @@ class QueueCandidates:
         "least",
         "mask",
         "moment",
+        "needs",
         "open",
         "path",
         "place",
@@ -92,6 +94,7 @@ class QueueCandidates:
         self.late = classes.late if classes is not None else 0
         self.settled = self.blocked = self.straight = self.reclaimed = 0
         self.displacing = self.short = self.reserved_from = 0
+        self.needs: Needs | None = None
         self.least: Most | None = None
         self.known = self.lacking = self.mask = 0
         self.moment = -1
@@ -131,6 +134,7 @@ class QueueCandidates:
         place = bisect_left(self.entries, pending.waiting.jobs[pending.at], key=turn_of)
         del self.entries[place]
         pending.at = at
+        self.needs = None
         if not pending.has_more:
             self.open &= ~pending.bit
             self._cursor = min(self._cursor, place)

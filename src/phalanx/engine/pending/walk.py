@@ -20,7 +20,7 @@ from phalanx.engine.preempt.need import OwnVictims, need_of_others
 from phalanx.engine.quota.shortfall import Shortfall
 from phalanx.engine.state.order import QueueKeys
 from phalanx.engine.state.records import AttemptRecord, EquivalenceClass, JobRecord
-from phalanx.engine.state.requests import ALL, Request
+from phalanx.engine.state.requests import ALL, Needs, Request
 from phalanx.engine.state.state import State
 from phalanx.placement.cells.ask import priority_of
 from phalanx.policy.policy import Key, Reserve
@@ -101,9 +101,6 @@ class Walk:
             queue.growths = -1 if self._fresh else self._since
             if self.rules.lasts and not self._all:
                 queue.settled = queue.known = queue.open & ~self._new.get(path, 0)
-            for pending in queue if self._own is not None else ():
-                if self._own is not None and self._own.may_leave_for(self.state.jobs[pending.job]):
-                    queue.displacing |= pending.bit
             for pending in queue if self.rules.plain or self.rules.by_quota else ():
                 reason = pending.waiting.verdict
                 if pending.is_late or reason not in TRIED_FOR_QUOTA_OR_PLACE:
@@ -305,7 +302,7 @@ class Walk:
             affordable = self._headroom.affordable(queue)
             # Something may be reserved for a class past its max_wait, whatever quota it has.
             in_any_case = 0 if self.rules.plain else queue.late
-            found &= affordable | in_any_case | self._displacing(queue, found & ~affordable & queue.displacing)
+            found &= affordable | in_any_case | self._displacing(queue, found & ~affordable)
         quiet = queue.settled if queue.quiet else 0
         found |= queue.straight & is_open & ~quiet
         found |= self._reclaiming(queue, is_open & ~queue.reclaimed & ~quiet & ~found)
@@ -315,17 +312,27 @@ class Walk:
         return found
 
     def _reclaiming(self, queue: QueueCandidates, may: int) -> int:
+        """Of some classes those that may reclaim what others borrow, while searches are left."""
+        return self._reclaimable(queue, may) if self.builder.reclaims_left > 0 else 0
+
+    def _reclaimable(self, queue: QueueCandidates, may: int) -> int:
         """Of some classes those that may reclaim what others borrow."""
-        if not may or not self.state.quotas or self.builder.reclaims_left <= 0:
+        if not may or not self.state.quotas:
             return 0
         if self.rules.plain:
             return may & self._headroom.reclaimable(queue.path)
-        found, plainly = 0, may & ~queue.displacing if self._own is not None else 0
-        if plainly:
-            found = plainly & self._headroom.reclaimable(queue.path)
-            may ^= plainly
-        # Where jobs of its own queue may be preempted as well, each class needs so much less of others.
-        most_of_each = self._headroom.most_reclaimable(queue.path) if may else []
+        if self._own is None:
+            return self._reclaimable_one_by_one(queue, may)
+        needs = self._needs_of(queue, self._own)
+        found = may & ~queue.displacing & self._headroom.reclaimable(queue.path)
+        may &= queue.displacing
+        for most in self._headroom.most_reclaimable(queue.path) if may else ():
+            found |= may & needs.within(most)
+        return found
+
+    def _reclaimable_one_by_one(self, queue: QueueCandidates, may: int) -> int:
+        """Likewise, where it changes as the plan goes on what jobs of its own queue leave to a class."""
+        found, most_of_each = 0, self._headroom.most_reclaimable(queue.path)
         for pending in queue if most_of_each else ():
             if pending.bit & may:
                 need = self._need_of_others(self.state.jobs[pending.job])
@@ -336,13 +343,22 @@ class Walk:
                     found |= pending.bit
         return found
 
+    def _needs_of(self, queue: QueueCandidates, own: OwnVictims) -> Needs:
+        """What classes need of other queues for which jobs of their own may leave: the `displacing` ones."""
+        if queue.needs is None:
+            numbered = [(each.bit, self.state.jobs[each.job]) for each in queue if each.bit < self._alone_bit]
+            needs = [(bit, own.need_of_others(record)) for bit, record in numbered if own.may_leave_for(record)]
+            queue.displacing = sum(bit for bit, _ in needs)
+            queue.needs = Needs(needs)
+        return queue.needs
+
     def _displacing(self, queue: QueueCandidates, may: int) -> int:
         """Of some classes without quota those that would have it once jobs of their own queue have left."""
-        found = 0
-        for pending in queue if may else ():
-            if pending.bit & may and self._may_displace(queue, self.state.jobs[pending.job]):
-                found |= pending.bit
-        return found
+        if not may or self._own is None:
+            return 0
+        needs = self._needs_of(queue, self._own)
+        may &= queue.displacing
+        return may and may & needs.within(self._headroom.most(queue.path))
 
     def _may_displace(self, queue: QueueCandidates, record: JobRecord) -> bool:
         """Whether what a job needs beyond what all victims in its own queue leave is no more than that may have."""
@@ -407,12 +423,10 @@ class Walk:
         found = -self._alone_bit
         if not self.state.policy.preempts:
             return found | self._potential.helped(nodes)
+        found |= self._reclaimable(queue, refused)
         for pending in queue:
-            request = self.request_of(pending) if pending.bit & refused else None
-            if request is None:
-                continue
-            record = self.state.jobs[pending.job]
-            if self.may_reclaim(record) or self._potential.helps(record, request, nodes):
+            request = self.request_of(pending) if pending.bit & refused & ~found else None
+            if request is not None and self._potential.helps(self.state.jobs[pending.job], request, nodes):
                 found |= pending.bit
         return found
 

@@ -7,7 +7,7 @@ distinct combination has a number; masks say which of them are pending, fit, or 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 from phalanx.engine.quota.account import EVERY, GPUS
@@ -38,12 +38,12 @@ class Request(NamedTuple):
 
 
 class Prefixes:
-    """Requests by an amount that each needs."""
+    """Requests, by their bits, by an amount that each needs."""
 
-    def __init__(self, amounts: Iterable[int]) -> None:
+    def __init__(self, amounts: Iterable[tuple[int, int]]) -> None:
         masks: dict[int, int] = {}
-        for number, amount in enumerate(amounts):
-            masks[amount] = masks.get(amount, 0) | 1 << number
+        for bit, amount in amounts:
+            masks[amount] = masks.get(amount, 0) | bit
         self._amounts = sorted(masks)
         self._masks = [0]
         for amount in self._amounts:
@@ -52,6 +52,24 @@ class Prefixes:
     def within(self, most: int) -> int:
         """The requests that need no more than so much; what needs nothing is always among them."""
         return self._masks[bisect_right(self._amounts, most if most > 0 else 0)]
+
+
+class Needs:
+    """Requests, by their bits, by what each needs of every resource."""
+
+    def __init__(self, needs: Sequence[tuple[int, Usage]]) -> None:
+        self._by_resource = [Prefixes([(bit, need[resource]) for bit, need in needs]) for resource in EVERY]
+
+    def within(self, most: Most) -> int:
+        """The requests that need no more of any resource than so much."""
+        found = ALL
+        for resource in EVERY:
+            found &= self._by_resource[resource].within(most[resource])
+        return found
+
+    def without(self, resource: int) -> int:
+        """The requests that need nothing of a resource."""
+        return self._by_resource[resource].within(0)
 
 
 class Requests:
@@ -63,7 +81,7 @@ class Requests:
         self.every: list[Request] = []
         self._indexed = -1
         self._by_gpus = Prefixes(())
-        self._by_need: list[Prefixes] = []
+        self._by_need = Needs(())
         self._by_nodes: dict[tuple[int, int], int] = {}
         self._by_priority: dict[int, int] = {}
 
@@ -93,16 +111,13 @@ class Requests:
     def affordable(self, most: Most) -> int:
         """The requests that need no more of any resource than so much."""
         self._index()
-        found = ALL
-        for resource in EVERY:
-            found &= self._by_need[resource].within(most[resource])
-        return found
+        return self._by_need.within(most)
 
     @property
     def without_gpus(self) -> int:
         """The requests that need no GPUs of a quota."""
         self._index()
-        return self._by_need[GPUS].within(0)
+        return self._by_need.without(GPUS)
 
     @property
     def by_nodes(self) -> dict[tuple[int, int], int]:
@@ -121,8 +136,8 @@ class Requests:
         if self._indexed == len(self.every):
             return
         self._indexed = len(self.every)
-        self._by_gpus = Prefixes([each.gpus for each in self.every])
-        self._by_need = [Prefixes([each.need[resource] for each in self.every]) for resource in EVERY]
+        self._by_gpus = Prefixes([(each.bit, each.gpus) for each in self.every])
+        self._by_need = Needs([(each.bit, each.need) for each in self.every])
         self._by_nodes, self._by_priority = {}, {}
         for each in self.every:
             key = (each.eligible, each.least)
