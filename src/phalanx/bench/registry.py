@@ -208,6 +208,12 @@ def _page_memory(quick: bool, tell: Tell) -> list[Row]:
     return run.memory(scale, scale.events_s, tell)
 
 
+def _page_asked(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench.page import run
+
+    return run.asked(run.QUICK if quick else run.FULL, tell)
+
+
 def _page_hour(quick: bool, tell: Tell) -> list[Row]:
     from phalanx.bench.page import run
 
@@ -318,6 +324,7 @@ BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
         "weight": Part("what the page weighs, compressed", _page_weight),
         "speed": Part("views, filters, news and the map in Chromium: 10,000 GPUs, 20,000 jobs", _page_speed),
         "memory": Part("memory of open tabs under 100 events a second, for five minutes", _page_memory),
+        "asked": Part("why one of 20,000 pending jobs waits, and when that is known", _page_asked),
         "hour": Part("the same for an hour; runs only by its name", _page_hour, when_named=True),
     },
     "policies": {

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from phalanx.bench.page.asking import asking
 from phalanx.bench.page.browser import Browser
 from phalanx.bench.page.listing import filtering, news
 from phalanx.bench.page.memory import flat
@@ -54,6 +55,13 @@ def memory(scale: Scale, seconds: float, tell: Tell) -> list[Row]:
     """Tabs that stay open, on a site of their own."""
     with logged_in(scale.site, tell) as (server, browser):
         return flat(server, browser, seconds, tell)
+
+
+def asked(scale: Scale, tell: Tell) -> list[Row]:
+    """Why one of as many pending jobs waits as the page is meant for, on a site that nobody looks at."""
+    size = scale.site
+    with site(Size(size.gpus, 0, 0), tell) as server:
+        return asking(server, size.jobs, scale.times, tell)
 
 
 @contextmanager
