@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from phalanx.cluster.queues import Queue
@@ -136,8 +137,11 @@ def may_give(path: str, side: str, need: Usage, shares: Shares, at: Moment) -> b
 
 def sides(path: str, other: str, at: Moment) -> tuple[str, str]:
     """Where two queues, or those they lie in, lie side by side; where the cluster describes none, all do."""
-    if at.queue("") is None:
-        return path, other
+    return (path, other) if at.queue("") is None else _sides_in_tree(path, other)
+
+
+@lru_cache(maxsize=1 << 16)
+def _sides_in_tree(path: str, other: str) -> tuple[str, str]:
     mine, theirs = path.split("/"), other.split("/")
     level = next((i for i, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b), len(mine) - 1)
     return "/".join(mine[: level + 1]), "/".join(theirs[: level + 1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from phalanx.cluster.queues import ancestors
@@ -41,6 +42,7 @@ def wants_of(memory: Mapping[str, Any], queue: str) -> Usage:
     return Usage(*found) if found is not None else NOTHING
 
 
+@lru_cache(maxsize=1 << 16)
 def need_of(gang: Gang, largest: bool = False) -> Usage:
     """What a gang takes of what queues have quotas of, at its smallest or its largest."""
     gpus = cpus = memory = 0

@@ -20,6 +20,7 @@ from phalanx.engine.pending.candidates import Candidates
 from phalanx.engine.pending.outcome import PLACED, Candidate, Outcome
 from phalanx.engine.pending.reasons import reason_of
 from phalanx.engine.plan.builder import PlanBuilder
+from phalanx.engine.preempt.need import may_get_quota
 from phalanx.engine.preempt.preemption import (
     PreemptionPlan,
     plan_beside_terminating,
@@ -110,7 +111,8 @@ def _try(builder: PlanBuilder, candidate: Candidate) -> Outcome:
         return Outcome(Reason.RESERVED, spare_ms=0)
     short = state.shortfall(record)
     fits = short is None and candidate.may_fit and _place(builder, record)
-    if fits or _take_extras(builder, record) or _make_room(builder, candidate):
+    is_beyond_quota = short is not None and not may_get_quota(state, record)
+    if fits or _take_extras(builder, record) or (not is_beyond_quota and _make_room(builder, candidate)):
         return PLACED
     if short is not None and builder.quota_reservations.in_the_way_of(record, short):
         return Outcome(Reason.RESERVED, spare_ms=0)

@@ -52,6 +52,24 @@ def _may_all_yield(state: State, head: JobRecord, attempts: Attempts) -> bool:
     return bool(attempts) and may_yield(state, head, next(iter(attempts.values())))
 
 
+def may_get_quota(state: State, head: JobRecord) -> bool:
+    """Whether a head that has no quota might have it once others are preempted. It has none if no job of its own queue
+    may be preempted for it, and it may reclaim nothing, neither by quotas nor by a rule of the policy's own.
+    """
+    policy, quotas = state.policy, state.quotas
+    if policy.targets is not Targets.KEEP or quotas.may_reclaim(head.job.queue, head.need):
+        return True
+    if quotas.deserves_more(head.job.queue, head.need) or (policy.has_reclaims and policy.may_reclaim(head, state)):
+        return True
+    return _may_own_yield(state, head)
+
+
+def _may_own_yield(state: State, head: JobRecord) -> bool:
+    """Whether any attempt of its own queue may be preempted for a head, by the policy's victims."""
+    groups = _groups_in(state, head.job.queue) if state.policy.has_victims else ()
+    return any(_may_all_yield(state, head, attempts) for attempts in groups)
+
+
 class OwnVictims:
     """Whether jobs of its own queue might leave for a pending job that has no quota. It is asked of every class.
 
@@ -71,12 +89,9 @@ class OwnVictims:
         if not self._keeps:
             last = self._last_of(record.job.queue)
             return last is not None and last > self.state.rank(record)
-        if not self.state.policy.has_victims:
-            return False
         group = self.state.preemption_group(record.job)
         if group not in self._leaves:
-            groups = _groups_in(self.state, record.job.queue)
-            self._leaves[group] = any(_may_all_yield(self.state, record, attempts) for attempts in groups)
+            self._leaves[group] = _may_own_yield(self.state, record)
         return self._leaves[group]
 
     def need_of_others(self, record: JobRecord) -> Usage:

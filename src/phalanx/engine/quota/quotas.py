@@ -27,6 +27,8 @@ class Quotas:
     def __init__(self, cluster: Cluster) -> None:
         self.accounts: dict[str, QueueAccount] = {}
         self.changes = 0
+        self._rooms: dict[tuple[str, Usage], list[tuple[QueueAccount, bool]]] = {}
+        self._rooms_since = 0
         self.budgets = any(queue.budget_gpu_ms is not None for queue in cluster.queues)
         self.reclaims_in_time = any(queue.min_run_reclaim_ms is not None for queue in cluster.queues)
         if cluster.queues:
@@ -233,15 +235,22 @@ class Quotas:
             below_limits = [min(left, each.below_limit(resource)) for resource, left in enumerate(below_limits)]
         return found[:borrowed_of]
 
-    def _with_room(self, path: str, need: Usage) -> Iterator[tuple[QueueAccount, bool]]:
+    def _with_room(self, path: str, need: Usage) -> list[tuple[QueueAccount, bool]]:
         """A queue and those it lies in, and whether it or one further in would be within its nominal quota with so much
-        more. What is beyond a limit further in does not get there.
+        more. What is beyond a limit further in does not get there. Every running job may be asked about with the same.
         """
-        has_room, is_limited = False, False
-        for each in self.accounts[path].trail[:0:-1]:
-            has_room = has_room or (not is_limited and each.has_room(need))
-            yield each, has_room
-            is_limited = is_limited or any(need[i] > each.below_limit(i) for i in EVERY if need[i])
+        if self._rooms_since != self.changes:
+            self._rooms_since = self.changes
+            self._rooms.clear()
+        found = self._rooms.get((path, need))
+        if found is None:
+            found = self._rooms[path, need] = []
+            has_room, is_limited = False, False
+            for each in self.accounts[path].trail[:0:-1]:
+                has_room = has_room or (not is_limited and each.has_room(need))
+                found.append((each, has_room))
+                is_limited = is_limited or any(need[i] > each.below_limit(i) for i in EVERY if need[i])
+        return found
 
     def borrowers_for(self, path: str, need: Usage) -> Iterator[QueueAccount]:
         """The queues from which one may reclaim with so much more: those that borrow beside it, or beside one
