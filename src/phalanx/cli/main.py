@@ -105,6 +105,7 @@ VERBS: dict[str, Verb] = {
     "update": Verb("phalanx.cli.update:update", "Change the priority, queue or times of pending jobs."),
     "usage": Verb("phalanx.cli.usage:usage", "Sum up GPU-hours by user, queue or job, with lost and idle hours."),
     "users": Verb("phalanx.cli.users:users", "Manage users and their roles."),
+    "view": Verb("phalanx.cli.view:view", "Open a debug bundle or a journal in the page."),
     "wait": Verb("phalanx.cli.wait:wait", "Wait for jobs to finish."),
     "what-if": Verb("phalanx.cli.what_if:what_if", "Compare two forecasts: without and with a change."),
     "when": Verb("phalanx.cli.expected:when", "Show when a job is expected to start or end."),

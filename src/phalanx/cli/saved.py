@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum, auto
 from pathlib import Path
@@ -33,6 +34,14 @@ JOURNAL, SNAPSHOT, START, FORECASTS = "journal.jsonl", "snapshot.bin", "start.bi
 """What of a bundle tells of the State: the journal, the State at its end, and of a long journal that at its begin; and
 how far forecasts were off.
 """
+
+LINE_BYTES_MAX = 64 << 20
+"""How long a record may be: the longest that is written describes a cluster of 10,000 nodes in a few megabytes."""
+
+MEMBER_BYTES_MAX = 2 << 30
+"""How large a file of a bundle may be once it is unpacked. A server puts at most 200,000 records into one."""
+
+TAIL_BYTES = 1 << 20
 
 _UNLOADED = re.compile(r"policy '([^']+)': its file has not been loaded")
 
@@ -116,6 +125,21 @@ def records_from(path: str) -> Iterator[tuple[Record, bytes]]:
             yield from _records(file, path)
 
 
+def last_line(path: str) -> bytes:
+    """The last line of a journal or bundle that was written to its end; empty if there is none."""
+    last = b""
+    if kind_of(path) is Kind.BUNDLE:
+        with _bundle(path) as bundle, bundle.open(JOURNAL) as file:
+            for piece in iter(lambda: file.read(TAIL_BYTES), b""):
+                last = (last + piece)[-2 * TAIL_BYTES :]
+    else:
+        with _opened(path) as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - 2 * TAIL_BYTES, 0))
+            last = file.read()
+    whole = [line for line in last.split(b"\n")[:-1] if line.strip()]
+    return whole[-1] if whole else b""
+
+
 def snapshot_from(path: str) -> State:
     """The State of a snapshot."""
     with _opened(path) as file:
@@ -153,9 +177,11 @@ def _folded(state: State, path: str, until_ms: int | None = None) -> State:
     return state
 
 
-def _records(lines: Iterable[bytes], source: str) -> Iterator[tuple[Record, bytes]]:
+def _records(file: IO[bytes], source: str) -> Iterator[tuple[Record, bytes]]:
     is_empty = True
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(iter(lambda: file.readline(LINE_BYTES_MAX + 1), b""), start=1):
+        if len(line) > LINE_BYTES_MAX:
+            raise FileError(f"{source}: journal line {number}: expected at most {LINE_BYTES_MAX:,} bytes in a line")
         if line.strip():
             try:
                 record = decode(line)
@@ -226,6 +252,12 @@ def _bundle(path: str) -> Iterator[zipfile.ZipFile]:
             missing = [name for name in (JOURNAL, SNAPSHOT) if name not in bundle.namelist()]
             if missing:
                 raise FileError(f"{path}: no debug bundle: there is no {missing[0]} in it")
+            too_large = [each for each in bundle.infolist() if each.file_size > MEMBER_BYTES_MAX]
+            if too_large:
+                raise FileError(
+                    f"{path}: no debug bundle: {too_large[0].filename} would be {too_large[0].file_size:,} bytes, "
+                    f"of at most {MEMBER_BYTES_MAX:,}"
+                )
             yield bundle
     except OSError as error:
         raise FileError(f"{path}: {error.strerror}") from error

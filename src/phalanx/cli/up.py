@@ -186,7 +186,7 @@ def up(
 
     def tell_ready(ready: Options) -> None:
         if ready_file:
-            _write_whole(ready_file, as_json(_ready(ready)))
+            write_whole(ready_file, as_json(_ready(ready)))
         _announce(ready, output, first)
 
     return run(options, tell_ready, lambda line: say(f"phalanx: {line}", err=True))
@@ -257,7 +257,7 @@ def _ready(options: Options) -> dict[str, Any]:
     return {**told, **nodes, **trust}
 
 
-def _write_whole(path: str, content: str) -> None:
+def write_whole(path: str, content: str) -> None:
     """A program that waits for the file finds all of it, and a link of another user leads nowhere."""
     with suppress(FileNotFoundError):
         os.unlink(f"{path}.new")

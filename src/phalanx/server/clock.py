@@ -21,6 +21,17 @@ def passed_ns() -> int:
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
+class Still:
+    """A clock that stands still, at the moment of a journal that is shown."""
+
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+
+    def now_ms(self) -> int:
+        """The moment."""
+        return self._now_ms
+
+
 class Clock:
     """Milliseconds since 1970. A job's time-outs must not all fire because the clock is set an hour ahead."""
 

@@ -12,12 +12,21 @@ from phalanx.backends.registry import TURN_MS
 PORT = 8470
 
 
+class Shown(msgspec.Struct, frozen=True):
+    """A journal that is opened to be read: its name, and the moments of its first and last record."""
+
+    name: str
+    first_ms: int
+    last_ms: int
+
+
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How a server runs. Paths are absolute; an empty `store` is a SQLite file in the data folder.
 
     Tasks of users without a Unix user run as `job_user`, or else, where the server is root, as Unix users without a
     name, counted from `uid_first`. `private` are files and folders outside the data folder that no task may see. At
-    most the part `quarantine` of the nodes is in quarantine, each for `quarantine_s` at first.
+    most the part `quarantine` of the nodes is in quarantine, each for `quarantine_s` at first. Where something is
+    `shown`, nothing is scheduled, and nothing can be changed.
     """
 
     data: str
@@ -46,6 +55,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     rate_limit: int = 2_000
     body_bytes_max: int = 32 << 20
     request_timeout_s: int = 30
+    shown: Shown | None = None
 
     @property
     def store_url(self) -> str:

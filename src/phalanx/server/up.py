@@ -88,8 +88,9 @@ class Tree:
         """Starts what the server needs to take work."""
         told, listening = self.options.in_memory(), self.listener.fileno()
         module, handle = [sys.executable, "-m"], str(told)
+        loop = Part("loop", [*module, "phalanx.server.loop.process", handle], (told,))
         self.parts = [
-            Part("loop", [*module, "phalanx.server.loop.process", handle], (told,)),
+            *([] if self.options.shown else [loop]),
             *(
                 Part(
                     f"api-{number}",
@@ -98,7 +99,7 @@ class Tree:
                 )
                 for number in range(1, self.options.workers + 1)
             ),
-            Part("planner", [*module, "phalanx.server.planner.process", handle], (told,), needed=False),
+            Part("planner", [*module, "phalanx.server.planner.process", handle], (told,), bool(self.options.shown)),
         ]
         if self.options.alerts:
             self.parts.append(Part("alerts", [*module, "phalanx.server.alerts.process", handle], (told,), needed=False))
@@ -217,7 +218,8 @@ def up(options: Options, ready: Callable[[Options], None], tell: Callable[[str],
             while not tree.stopping:
                 tree.watch()
                 time.sleep(0.1)
-            tell(farewell(options))
+            if not options.shown:
+                tell(farewell(options))
         finally:
             tree.stop()
     return 0
@@ -357,7 +359,7 @@ def _listen(options: Options) -> tuple[socket.socket, Options]:
 def _until_ready(tree: Tree) -> bool:
     told_s = time.monotonic()
     while not tree.stopping:
-        if _is_ready(tree.options):
+        if _is_ready(tree.options) and _has_planner(tree.options):
             return True
         if time.monotonic() - told_s > STARTING_S:
             told_s = time.monotonic()
@@ -368,6 +370,11 @@ def _until_ready(tree: Tree) -> bool:
         tree.watch()
         time.sleep(0.05)
     return False
+
+
+def _has_planner(options: Options) -> bool:
+    """Whether the planner can be asked; where jobs are scheduled, that can wait."""
+    return not options.shown or options.file("run", "planner.sock").exists()
 
 
 def _is_ready(options: Options) -> bool:

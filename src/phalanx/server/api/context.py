@@ -72,6 +72,17 @@ class Context:
     def __post_init__(self) -> None:
         self.renewals = Renewals(self.engine)
 
+    def now_ms(self) -> int:
+        """The moment that is shown: now, or that of the last record of a journal that is opened."""
+        return self.options.shown.last_ms if self.options.shown else wall_ms()
+
+    @property
+    def trouble(self) -> str:
+        """Why the server takes no work; empty where it does, or is not to take any."""
+        if self.options.shown:
+            return ""
+        return self.heartbeat.trouble if self.engine.connected else self.engine.trouble
+
     async def read(self, query: Callable[..., Found], *arguments: object) -> Found:
         """Runs a query of the store beside everything else."""
         return await run_in_threadpool(self._read, query, *arguments)

@@ -17,6 +17,8 @@ from phalanx.server.unix import short_address
 AGAIN_S = 0.1
 BUFFER_BYTES = 64 << 20
 
+ONLY_SHOWN = "a journal is shown here, by `phalanx view`: nothing can be changed; ask the server that it is of"
+
 
 class Engine:
     """A connection to the loop that is made again whenever it breaks."""
@@ -99,6 +101,26 @@ class Engine:
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(_broken())
+
+
+class NoEngine(Engine):
+    """What stands for the loop where a journal is shown: nothing more happens, and nothing can be changed."""
+
+    def __init__(self, seq: int) -> None:
+        super().__init__(Path(), Path())
+        self.news = News(seq)
+
+    @property
+    def connected(self) -> bool:
+        """The State is all there."""
+        return True
+
+    async def keep_connected(self) -> None:
+        """There is nothing to connect to."""
+
+    async def ask(self, caller: Caller, body: Mutation) -> Answer:
+        """Refuses every mutation."""
+        raise Refusal("forbidden", ONLY_SHOWN)
 
 
 def _broken() -> Refusal:

@@ -269,6 +269,7 @@ EXAMPLES: dict[str, Any] = {
         "csrf": "5f2c…",
         "expires_ms": _AT_MS + 7_200_000,
         "until_ms": _AT_MS + 43_200_000,
+        "file": None,
     },
     "SubmittedModel": {**JOB_EXAMPLE, "members": []},
     "TokenListModel": _page(_TOKEN),

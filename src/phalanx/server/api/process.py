@@ -15,12 +15,13 @@ from phalanx.server.accounts.cache_epoch import CacheEpoch
 from phalanx.server.api.admission.bounded_http import bounded_http
 from phalanx.server.api.app import create_app
 from phalanx.server.api.context import Context
-from phalanx.server.api.engine import Engine
+from phalanx.server.api.engine import Engine, NoEngine
 from phalanx.server.api.figures import HttpFigures
 from phalanx.server.heartbeat import Heartbeat
 from phalanx.server.log import log_to_stderr
 from phalanx.server.options import Options, options_of
-from phalanx.server.store.database import open_reader
+from phalanx.server.store.database import Database, open_reader
+from phalanx.server.store.journal import newest_seq
 
 GRACE_S = 3
 """How long streams and requests may go on when the worker is told to stop."""
@@ -75,14 +76,22 @@ def _allow_files() -> None:
 
 def context_for(options: Options) -> Context:
     """A worker's context."""
+    database = open_reader(options.store_url)
     return Context(
         options,
-        open_reader(options.store_url),
-        Engine(options.file("run", "engine.sock"), options.file("log", "loop.log")),
+        database,
+        _engine_for(options, database),
         HttpFigures(),
         CacheEpoch(options.file("run")),
         Heartbeat(options.file("run")),
     )
+
+
+def _engine_for(options: Options, database: Database) -> Engine:
+    if options.shown is None:
+        return Engine(options.file("run", "engine.sock"), options.file("log", "loop.log"))
+    with database.reading() as connection:
+        return NoEngine(newest_seq(connection))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sqlalchemy import Connection, select
 
 from phalanx.engine.state.state import State
@@ -39,6 +41,11 @@ class JournalWriter:
             self._view.note(record.body, record.seq)
         self._write_cluster(connection)
         self._view.write(connection)
+
+    def begin(self, connection: Connection, submitted: Mapping[str, int]) -> None:
+        """Writes all that a State tells into a store that has nothing yet, with the records that its jobs came by."""
+        self._write_cluster(connection)
+        self._view.write_all(connection, submitted)
 
     def _write_cluster(self, connection: Connection) -> None:
         """A cluster changes by a record, and again when the last has left a node that was to go."""

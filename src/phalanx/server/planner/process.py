@@ -18,7 +18,7 @@ from phalanx.engine.state.state import State
 from phalanx.errors import PhalanxError
 from phalanx.mortal import fork_mortal
 from phalanx.server.bundle import FORECASTS
-from phalanx.server.clock import Clock
+from phalanx.server.clock import Clock, Still
 from phalanx.server.figures.keeper import Keeper
 from phalanx.server.installed import load_installed_policies
 from phalanx.server.log import log_to_stderr
@@ -73,7 +73,14 @@ class Visitor:
 class Planner:
     """A State that follows the journal, and copies of it at work. Nothing here waits for a visitor."""
 
-    def __init__(self, database: Database, listener: socket.socket, keeper: Keeper, forecaster: Forecaster) -> None:
+    def __init__(
+        self,
+        database: Database,
+        listener: socket.socket,
+        keeper: Keeper,
+        forecaster: Forecaster,
+        is_shown: bool = False,
+    ) -> None:
         self._database = database
         self._keeper = keeper
         self._forecaster = forecaster
@@ -91,7 +98,7 @@ class Planner:
             self.state: State = recover(connection, database.url)
             keeper.recall(connection, self.state)
         # As the loop's: a clock that is set ahead is no reason to take jobs for overdue.
-        self._clock = Clock(self.state.now)
+        self._clock = Still(self.state.now) if is_shown else Clock(self.state.now)
 
     def turn(self) -> None:
         """Takes in what arrives, has copies answer as far as there are places, and looks ahead now and then."""
@@ -217,7 +224,7 @@ def main(handle: str) -> int:
     try:
         keeper = Keeper(options.file(), options.file("run"), log)
         forecaster = Forecaster(options.file(FORECASTS))
-        planner = Planner(open_reader(options.store_url), listener, keeper, forecaster)
+        planner = Planner(open_reader(options.store_url), listener, keeper, forecaster, bool(options.shown))
         log.info("ready", extra={"seq": planner.state.seq})
         while True:
             planner.turn()

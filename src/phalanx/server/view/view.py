@@ -5,7 +5,7 @@ It is written in the transaction of the records it follows from, so it is never 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -153,6 +153,16 @@ class View:
         self._touched.update((claim.job, None) for claim in plan.claims)
         self._touched.update((action.id.job, None) for action in plan.actions)
         self._touched.update((key.rpartition("/")[0], None) for key in plan.withdrawn)
+
+    def write_all(self, connection: Connection, submitted: Mapping[str, int]) -> None:
+        """Writes all that the State tells of jobs, where nothing was written before. `submitted` are the records that
+        say what was asked for.
+        """
+        self._new = dict(submitted)
+        NEW_ATTEMPTS.run(connection, [attempt_row(seen.attempt) for seen in self._seen.values()])
+        NEW_ATTEMPTS.run(connection, [attempt_row(kept) for kept in self._kept.values()])
+        self._stirred = True
+        self.write(connection)
 
     def write(self, connection: Connection) -> None:
         """Writes what has changed since the last call."""

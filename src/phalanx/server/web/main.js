@@ -2,7 +2,7 @@
 import { html, render, useEffect, useLayoutEffect, useState } from "./core/dom.js";
 import { listen, stopListening } from "./core/live.js";
 import { go, route } from "./core/route.js";
-import { resume, session } from "./core/session.js";
+import { resume, session, showsFile } from "./core/session.js";
 import { useStore } from "./core/store.js";
 import { Problem } from "./parts/problem.js";
 import { Toast } from "./parts/toast.js";
@@ -49,6 +49,7 @@ const App = () => {
   useEffect(() => {
     if (!inside) return undefined;
     if (location.pathname === "/" || location.pathname === "/ui") go("/ui/overview", { replace: true });
+    if (showsFile()) return undefined;
     listen();
     return stopListening;
   }, [inside]);

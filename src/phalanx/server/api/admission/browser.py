@@ -59,4 +59,7 @@ def _host(origin: str) -> str:
 
 
 def _name(request: Request, options: Options) -> str:
+    if options.shown:
+        # Cookies of one host are those of all its ports: a server of the same machine keeps its own.
+        return f"{COOKIE}_{options.port}"
     return SECURE_COOKIE if is_secure(request, options) else COOKIE

@@ -18,6 +18,7 @@ from starlette.websockets import WebSocket
 from phalanx.server.api.admission.departure import answer_while_connected
 from phalanx.server.api.auth import SAFE, account_of, attempt_of, bearer
 from phalanx.server.api.context import Context
+from phalanx.server.api.engine import ONLY_SHOWN
 from phalanx.server.api.errors import refusal_of, refused
 from phalanx.server.refusal import Refusal
 from phalanx.server.store.database import StoreError
@@ -48,6 +49,9 @@ CALLERS_KEPT = 10_000
 API = "/api/v1"
 OPEN = (f"{API}/login", f"{API}/session")
 """Routes of the API that need no token: here one is had, or a session. To end one it is asked for by the route."""
+
+QUESTIONS = (f"{API}/plan", f"{API}/what-if")
+"""Routes that take a body and change nothing."""
 
 PROGRESS = re.compile(rf"{API}/jobs/[^/]+/progress")
 """Where attempts report, with tokens of their own."""
@@ -110,6 +114,7 @@ class Guard:
             await send(message)
 
         try:
+            self._check_change(scope)
             self._check_rate_and_size(scope)
             user = await self._user_of(scope)
             with self._share(user, scope):
@@ -145,12 +150,19 @@ class Guard:
     async def _open_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Opens a web socket; it counts as one request, however long it stays open."""
         try:
+            self._check_change(scope)
             self._check_rate(scope)
         except Refusal as refusal:
             self._figures.refused.labels(refusal.code).inc()
             await WebSocket(scope, receive, send).send_denial_response(refused(refusal))
             return
         await self._app(scope, receive, send)
+
+    def _check_change(self, scope: Scope) -> None:
+        """Where a journal is shown, nothing is changed, and no task can be reached."""
+        asks = scope["type"] == "http" and (scope["method"] in SAFE or scope["path"] in QUESTIONS)
+        if self._context.options.shown and not asks:
+            raise Refusal("forbidden", ONLY_SHOWN)
 
     def _check_rate(self, scope: Scope) -> None:
         if not self._rate.allows((scope.get("client") or ("",))[0]):

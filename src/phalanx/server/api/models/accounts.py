@@ -24,6 +24,14 @@ class MeModel(Answered):
     scopes: list[str]
 
 
+class FileModel(Answered):
+    """A journal that `phalanx view` shows, and the moments of its first and last record."""
+
+    name: str
+    first_ms: int
+    last_ms: int
+
+
 class SessionModel(Answered):
     """The session of a browser; every key is null, or empty, where there is none."""
 
@@ -36,6 +44,7 @@ class SessionModel(Answered):
     csrf: str | None = Field(description="What every change by the cookie sends as the header X-CSRF-Token.")
     expires_ms: int | None = Field(description="When it ends if nothing more is asked for.")
     until_ms: int | None = Field(description="When it ends at the latest.")
+    file: FileModel | None = Field(description="The journal that is shown, in place of a server's own state.")
 
 
 class UserModel(Answered):

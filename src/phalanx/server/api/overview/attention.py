@@ -12,7 +12,6 @@ from phalanx.server.api.described import answers
 from phalanx.server.api.overview import models
 from phalanx.server.api.pages import as_json
 from phalanx.server.api.routes.nodes import need_eyes
-from phalanx.server.clock import wall_ms
 from phalanx.server.store import jobs as table
 from phalanx.server.store.jobs import Filters, Page
 
@@ -41,7 +40,7 @@ async def list_attention(
     seen = [item for item in context.board.outlook(context).attention if account.sees(item.queue)]
     filters = Filters(queues=account.seen_queues, states=["failed"])
     failed, _ = await context.read(table.page, filters, Page(None, True, FAILED_MAX))
-    after_ms = wall_ms() - FAILED_MS
+    after_ms = context.now_ms() - FAILED_MS
     items = [_failed(item) for item in failed if (item["ended_ms"] or 0) > after_ms]
     items += [msgspec.structs.asdict(item) for item in seen]
     items.sort(key=lambda item: KINDS.index(item["kind"]))

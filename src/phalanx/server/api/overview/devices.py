@@ -17,7 +17,6 @@ from phalanx.server.api.overview.board import NOTHING, Board
 from phalanx.server.api.overview.frames import UNKNOWN, Colour, Frame, Painter
 from phalanx.server.api.pages import as_json, as_list
 from phalanx.server.api.routes.nodes import need_eyes
-from phalanx.server.clock import wall_ms
 from phalanx.server.figures.states import HEALTHS, STATES
 from phalanx.server.refusal import Refusal
 from phalanx.server.view.devices import Device, Part
@@ -85,7 +84,7 @@ async def show_legend(
     need_eyes(account)
     board = await context.board.refresh(context)
     frame = _painted(context, board, account, colour, width)
-    values = Painter(board, board.outlook(context), account, wall_ms(), width).legend(colour, frame)
+    values = Painter(board, board.outlook(context), account, context.now_ms(), width).legend(colour, frame)
     return as_json({"version": frame.version, "colour": colour, "values": values})
 
 
@@ -147,7 +146,7 @@ async def show_device(
 def _painted(context: Context, board: Board, account: Account, colour: Colour, width: int) -> Frame:
     """A frame; one that was painted for the same eyes of the same devices is kept."""
     outlook = board.outlook(context)
-    now_ms = wall_ms()
+    now_ms = context.now_ms()
     stamp = (board.seq, board.version, outlook.now_ms, now_ms // AGES_MS if colour == "age" else 0)
     key = (colour, width, tuple(account.seen_queues))
     known = board.frames.get(key)

@@ -17,7 +17,6 @@ from phalanx.server.api.overview import operator_models as models
 from phalanx.server.api.pages import as_json
 from phalanx.server.api.planner import ask
 from phalanx.server.api.routes.nodes import need_eyes
-from phalanx.server.clock import wall_ms
 from phalanx.server.planner.questions import ListReservations
 from phalanx.server.refusal import Refusal
 from phalanx.server.store import nodes as node_table
@@ -48,7 +47,7 @@ async def show_timeline(
     Attempts of jobs that you may not look at have no job. Reservations are left out while the planner is busy.
     """
     need_eyes(account)
-    end_ms = wall_ms() if until is None else until
+    end_ms = context.now_ms() if until is None else until
     start_ms = max(end_ms - DAY_MS, 0) if since is None else since
     if start_ms > end_ms:
         raise Refusal("invalid", f"expected since to be before until, got {start_ms} and {end_ms}")
@@ -59,7 +58,7 @@ async def show_timeline(
         {
             "start_ms": start_ms,
             "end_ms": end_ms,
-            "now_ms": wall_ms(),
+            "now_ms": context.now_ms(),
             "complete": len(runs) <= limit,
             "bars": _columns(runs[:limit], places, account),
             "nodes": list(places),

@@ -16,7 +16,6 @@ from phalanx.server.api.overview import operator_models as models
 from phalanx.server.api.overview.timeline import segments_of
 from phalanx.server.api.pages import as_json
 from phalanx.server.api.routes.jobs import Ref, find
-from phalanx.server.clock import wall_ms
 from phalanx.server.figures.series import FILE, read_points
 from phalanx.server.postmortem.causes import endings, first_cause
 from phalanx.server.postmortem.history import History, NodeTrouble, Saving
@@ -54,7 +53,7 @@ async def show_postmortem(job: Ref, account: SignedIn, context: WorkerContext) -
     have lost is calculated from how long each attempt ran; what one save costs is what the job says.
     """
     item = await find(job, account, context)
-    history = await context.read(_history, item)
+    history = await context.read(_history, item, context.now_ms())
     found, tried = endings(history), intervals(history)
     queues = await _own_room(history, account, context)
     return as_json(
@@ -73,7 +72,7 @@ async def show_postmortem(job: Ref, account: SignedIn, context: WorkerContext) -
     )
 
 
-def _history(connection: Connection, item: dict[str, Any]) -> History:
+def _history(connection: Connection, item: dict[str, Any], now_ms: int) -> History:
     job = item["id"]
     attempts = job_table.attempts_of(connection, job)
     segments = list(segments_of(item, attempts, phases_of(connection, job)))
@@ -86,7 +85,14 @@ def _history(connection: Connection, item: dict[str, Any]) -> History:
     said = (job_table.spec_of(connection, job) or {}).get("checkpoint") or {}
     saving = Saving(said.get("cost_ms", 0) or 0, said.get("interval_ms", 0) or 0)
     return History(
-        item, attempts, segments, troubles, sizes_of(connection, [job]), saving, _saves(connection, job), wall_ms()
+        item,
+        attempts,
+        segments,
+        troubles,
+        sizes_of(connection, [job]),
+        saving,
+        _saves(connection, job),
+        now_ms,
     )
 
 

@@ -12,7 +12,6 @@ from phalanx.server.api.described import answers
 from phalanx.server.api.overview import operator_models as models
 from phalanx.server.api.pages import as_json
 from phalanx.server.api.routes.nodes import need_eyes
-from phalanx.server.clock import wall_ms
 from phalanx.server.store.forecasts import OUTCOMES, ToldStart, told_starts
 
 router = APIRouter(tags=["jobs"])
@@ -35,7 +34,7 @@ async def show_receipts(
     newest 20,000 jobs that were told a start are looked at.
     """
     need_eyes(account)
-    since_ms = max(wall_ms() - MONTH_MS, 0) if since is None else since
+    since_ms = max(context.now_ms() - MONTH_MS, 0) if since is None else since
     found = [
         told
         for told in await context.read(told_starts, since_ms)

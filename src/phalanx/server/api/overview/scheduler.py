@@ -17,7 +17,6 @@ from phalanx.server.api.context import Context
 from phalanx.server.api.described import answers
 from phalanx.server.api.overview import operator_models as models
 from phalanx.server.api.pages import as_json
-from phalanx.server.clock import wall_ms
 from phalanx.server.loop.loop_metrics import BOUNDS_S, Durations, Figures
 from phalanx.server.metrics import figures_of
 from phalanx.server.process_table import Process, children_of
@@ -42,7 +41,7 @@ async def show_scheduler(account: SignedIn, context: WorkerContext) -> Response:
     processes = await run_in_threadpool(children_of, os.getppid())
     return as_json(
         {
-            "now_ms": wall_ms(),
+            "now_ms": context.now_ms(),
             "started_ms": figures.started_ms or None,
             "seq": figures.seq,
             "policy": cluster["policy"],
@@ -94,8 +93,8 @@ def _shown(process: Process, context: Context) -> dict[str, Any]:
 def _trouble_of(name: str, context: Context) -> str:
     """What is the matter with a process of the server, as far as this one can tell; empty where nothing is."""
     if name == "loop":
-        return context.heartbeat.trouble if context.engine.connected else context.engine.trouble
+        return context.trouble
     if name == "planner":
-        behind_ms = wall_ms() - context.board.outlook(context).now_ms
+        behind_ms = context.now_ms() - context.board.outlook(context).now_ms
         return f"it has not looked at the state for {behind_ms // 1000} s" if behind_ms > SILENT_MS else ""
     return ""

@@ -15,7 +15,6 @@ from phalanx.server.api.overview import models
 from phalanx.server.api.pages import as_json
 from phalanx.server.api.routes.jobs import find
 from phalanx.server.api.routes.nodes import need_eyes
-from phalanx.server.clock import wall_ms
 from phalanx.server.figures.sample import CLUSTER_NAMES, JOB_NAMES, NODE_NAMES, QUEUE_NAMES
 from phalanx.server.figures.series import FILE, Point, first_ms, read_points
 from phalanx.server.refusal import Refusal
@@ -57,7 +56,7 @@ async def show_series(
     kind = known.partition(":")[0]
     wanted = _names_of(names, kind)
     path = context.options.file(FILE)
-    end_ms = wall_ms() if until is None else until
+    end_ms = context.now_ms() if until is None else until
     start_ms = _start_of(since, last_ms, end_ms)
     if start_ms is None and kind == "job":
         start_ms = await context.of_file(account.user, first_ms, path, known)

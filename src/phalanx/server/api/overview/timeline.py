@@ -15,7 +15,6 @@ from phalanx.server.api.overview import models
 from phalanx.server.api.pages import as_json
 from phalanx.server.api.routes.jobs import Ref, find
 from phalanx.server.api.routes.nodes import Name, need_eyes
-from phalanx.server.clock import wall_ms
 from phalanx.server.refusal import Refusal
 from phalanx.server.store import jobs as job_table
 from phalanx.server.store import nodes as node_table
@@ -46,7 +45,9 @@ async def show_job_timeline(job: Ref, account: SignedIn, context: WorkerContext)
     item = await find(job, account, context)
     attempts = await context.read(job_table.attempts_of, item["id"])
     phases = await context.read(phases_of, item["id"])
-    return as_json({"job": item["id"], "now_ms": wall_ms(), "segments": list(segments_of(item, attempts, phases))})
+    return as_json(
+        {"job": item["id"], "now_ms": context.now_ms(), "segments": list(segments_of(item, attempts, phases))}
+    )
 
 
 @router.get("/nodes/{name}/timeline", tags=["cluster"], responses=answers(models.NodeTimelineModel))
@@ -66,7 +67,7 @@ async def show_node_timeline(
     node = await context.read(node_table.one, name)
     if node is None:
         raise Refusal("not_found", f"there is no node {name!r}")
-    end_ms = wall_ms() if until is None else until
+    end_ms = context.now_ms() if until is None else until
     start_ms = end_ms - DAY_MS if since is None else since
     if start_ms > end_ms:
         raise Refusal("invalid", f"expected since to be before until, got {start_ms} and {end_ms}")

@@ -10,7 +10,6 @@ from phalanx.server.api.auth import SignedIn, WorkerContext
 from phalanx.server.api.described import answers
 from phalanx.server.api.models.jobs import UsageListModel
 from phalanx.server.api.pages import as_list
-from phalanx.server.clock import wall_ms
 from phalanx.server.refusal import Refusal
 from phalanx.server.store.usage import By, Span, usage
 
@@ -35,7 +34,7 @@ async def show_usage(
     An attempt holds its GPUs from its start to its end. One of another size than before counts by its newest, and a
     part of a GPU as a whole one.
     """
-    now_ms = wall_ms()
+    now_ms = context.now_ms()
     until = min(until_ms, now_ms) if until_ms is not None else now_ms
     since = since_ms if since_ms is not None else until - WEEK_MS
     if since >= until:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from fastapi import APIRouter, Request, Response
 
 from phalanx.server.accounts.roles import Account, Role, text_of
@@ -19,6 +20,7 @@ from phalanx.server.api.routes.accounts import checked_user, shown_account
 from phalanx.server.api.routes.jobs import hand_over
 from phalanx.server.clock import wall_ms
 from phalanx.server.loop.wire import AddToken, Caller, RevokeToken
+from phalanx.server.options import Shown
 from phalanx.server.refusal import Refusal
 
 router = APIRouter(tags=["accounts"])
@@ -36,6 +38,7 @@ NOBODY: dict[str, object] = {
     "csrf": None,
     "expires_ms": None,
     "until_ms": None,
+    "file": None,
 }
 
 
@@ -65,9 +68,10 @@ async def show_session(request: Request, context: WorkerContext) -> Response:
     """Show the session of this browser. Without one every key is null: a page asks this first."""
     account = await session_of(request, context)
     if account is None:
-        return as_json(NOBODY)
+        return as_json({**NOBODY, "file": _file_of(context, is_known=False)})
     context.renewals.note(account, origin_of(request))
-    return as_json(_shown(account, cookie_of(request, context.options)))
+    shown = _shown(account, cookie_of(request, context.options))
+    return as_json({**shown, "file": _file_of(context, is_known=True)})
 
 
 @router.delete("/session", status_code=204, responses=answers(ErrorModel, WRITE))
@@ -107,6 +111,15 @@ async def _end_before(request: Request, context: Context) -> None:
         await context.engine.ask(caller_of(request, before), RevokeToken(before.token))
 
 
+def _file_of(context: Context, is_known: bool) -> dict[str, object] | None:
+    """The journal that is shown; to strangers nothing but that there is one."""
+    shown = context.options.shown
+    if shown is None:
+        return None
+    told: dict[str, object] = msgspec.to_builtins(shown if is_known else Shown("", 0, 0))
+    return told
+
+
 def _shown(account: Account, token: str) -> dict[str, object]:
     roles = [role for role in reversed(Role) if any(grant.role is role for grant in account.grants)]
     return {
@@ -115,4 +128,5 @@ def _shown(account: Account, token: str) -> dict[str, object]:
         "csrf": csrf_of(token),
         "expires_ms": account.expires_ms,
         "until_ms": account.session_until_ms,
+        "file": None,
     }

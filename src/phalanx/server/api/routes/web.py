@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
+from fastapi.responses import RedirectResponse
 
-from phalanx.server.api.auth import SignedIn, WorkerContext
+from phalanx.server.api.admission.browser import set_cookie
+from phalanx.server.api.auth import TOKEN_MAX, SignedIn, WorkerContext
 from phalanx.server.api.pages import as_json
 from phalanx.server.api.web_files import ICON, PAGE, REFERENCE, WebFile, static_files
 from phalanx.server.refusal import Refusal
@@ -21,6 +23,20 @@ async def file(request: Request, path: Annotated[str, Path(max_length=200)]) -> 
     if found is None:
         raise Refusal("not_found", "there is no such file")
     return _answer(request, found)
+
+
+@router.get("/ui/open/{key}")
+async def enter(request: Request, context: WorkerContext, key: Annotated[str, Path(max_length=TOKEN_MAX)]) -> Response:
+    """The address that `phalanx view` prints: it opens the session of the browser that goes there.
+
+    A server has no such address: a link could put a user into the session of another.
+    """
+    account = await context.account(key) if context.options.shown else None
+    if account is None:
+        raise Refusal("not_found", "there is nothing here")
+    response = RedirectResponse("/ui/overview", status_code=303)
+    set_cookie(response, request, context.options, key)
+    return response
 
 
 @router.get("/")
@@ -46,9 +62,8 @@ async def alive() -> Response:
 @router.get("/readyz")
 async def ready(context: WorkerContext) -> Response:
     """Whether the server takes work: the loop has its State and moves, and the store can be read."""
-    trouble = context.heartbeat.trouble if context.engine.connected else context.engine.trouble
-    if trouble:
-        return as_json({"ready": False, "why": trouble}, 503, {"Retry-After": "1"})
+    if context.trouble:
+        return as_json({"ready": False, "why": context.trouble}, 503, {"Retry-After": "1"})
     await context.cluster()
     return as_json({"ready": True, "seq": context.engine.news.seq})
 

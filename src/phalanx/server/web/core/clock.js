@@ -4,7 +4,12 @@ import { Store } from "./store.js";
 const TOLERATED_MS = 2_000;
 let ahead_ms = 0;
 
-export const serverNow = () => Date.now() + ahead_ms;
+// Where the past is shown, it is the moment that is shown.
+let held_ms = null;
+
+export const serverNow = () => held_ms ?? Date.now() + ahead_ms;
+
+export const holdClock = (ms) => (held_ms = ms);
 
 export const learnTime = (dateHeader) => {
   const at_ms = Date.parse(dateHeader ?? "");

@@ -1,15 +1,23 @@
 // Logging in and out, and what the account may do.
 import { get, post, remove } from "./api.js";
+import { holdClock } from "./clock.js";
 import { session } from "./session-store.js";
 
 export { session };
 
-const NOBODY = { user: null, roles: [], scopes: [], csrf: "", ended: false, leaving: false };
+const NOBODY = { user: null, roles: [], scopes: [], csrf: "", file: null, ended: false, leaving: false };
 const ORDER = ["viewer", "member", "operator", "admin"];
 const SCOPE = { viewer: "read", member: "write", operator: "write", admin: "admin" };
 
 // Asked first: without a session every key is null.
-export const resume = async () => session.set({ ...NOBODY, ...(await get("/session")) });
+export const resume = async () => {
+  const known = await get("/session");
+  if (known.file) holdClock(known.file.last_ms);
+  session.set({ ...NOBODY, ...known });
+};
+
+// Whether a journal is shown in place of a server's own state.
+export const showsFile = () => Boolean(session.value?.file);
 
 export const logIn = async (credentials) => session.set({ ...NOBODY, ...(await post("/session", credentials)) });
 

@@ -9,15 +9,15 @@ const tell = (ms) => (event) => (event.currentTarget.title = exact(ms));
 
 export const Ago = ({ ms }) => {
   useStore(tick);
-  return ms ? html`<time datetime=${new Date(ms).toISOString()} onMouseEnter=${tell(ms)}>${relative(ms)}</time>` : "–";
+  return Number.isFinite(ms) ? html`<time datetime=${new Date(ms).toISOString()} onMouseEnter=${tell(ms)}>${relative(ms)}</time>` : "–";
 };
 
 export const At = ({ ms }) =>
-  ms ? html`<time datetime=${new Date(ms).toISOString()} onMouseEnter=${tell(ms)}>${clock(ms)}</time>` : "–";
+  Number.isFinite(ms) ? html`<time datetime=${new Date(ms).toISOString()} onMouseEnter=${tell(ms)}>${clock(ms)}</time>` : "–";
 
 export const Second = ({ ms }) => html`<time datetime=${new Date(ms).toISOString()} onMouseEnter=${tell(ms)}>${second(ms)}</time>`;
 
 export const Lasting = ({ from_ms, to_ms = null }) => {
   useStore(tick);
-  return from_ms ? html`<span onMouseEnter=${tell(from_ms)}>${duration((to_ms ?? serverNow()) - from_ms)}</span>` : "–";
+  return Number.isFinite(from_ms) ? html`<span onMouseEnter=${tell(from_ms)}>${duration((to_ms ?? serverNow()) - from_ms)}</span>` : "–";
 };

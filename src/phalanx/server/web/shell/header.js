@@ -21,6 +21,8 @@ const ConnectionMark = () => {
   return html`<span class="connection connection-${kind}" role="status"><span aria-hidden="true">${connected ? "●" : "○"}</span> ${words}</span>`;
 };
 
+const FileMark = ({ file }) => html`<span class="connection" title="A journal is shown: nothing in it can be changed.">${file.name}, not live</span>`;
+
 const Account = () => {
   const { user, role } = useStore(session);
   const leave = async () => {
@@ -36,7 +38,9 @@ const Account = () => {
   `;
 };
 
-export const Header = ({ current }) => html`
+export const Header = ({ current }) => {
+  const { file } = useStore(session);
+  return html`
   <header class="bar">
     <a class="home" href="/ui/overview"><img src="/ui/static/icon.svg" alt="" width="20" height="20" /> phalanx</a>
     <nav aria-label="Views">
@@ -44,6 +48,9 @@ export const Header = ({ current }) => html`
         (name) => html`<a key=${name} href="/ui/${name}" aria-current=${name === current ? "page" : undefined}>${VIEWS[name].title}</a>`,
       )}
     </nav>
-    <div class="bar-end"><${ConnectionMark} /><${ThemeButton} /><${Account} /></div>
+    <div class="bar-end">
+      ${file ? html`<${FileMark} file=${file} /><${ThemeButton} />` : html`<${ConnectionMark} /><${ThemeButton} /><${Account} />`}
+    </div>
   </header>
 `;
+};

@@ -1,6 +1,6 @@
 // Logging in, by name and password or by token.
 import { html, useEffect, useRef, useState } from "../core/dom.js";
-import { logIn, session } from "../core/session.js";
+import { logIn, session, showsFile } from "../core/session.js";
 import { ThemeButton } from "./theme-button.js";
 
 const complaint = (error) => {
@@ -23,7 +23,16 @@ const Token = () => html`
   that is. Others make one with <code>phalanx tokens</code>.</p>
 `;
 
-export const Login = ({ ended }) => {
+const Locked = () => html`
+  <main class="lone" id="main">
+    <div class="login-head"><h1><img src="/ui/static/icon.svg" alt="" width="28" height="28" /> phalanx</h1><${ThemeButton} /></div>
+    <p>A journal is shown here. Go to the address that <code>phalanx view</code> printed: it lets this browser in.</p>
+  </main>
+`;
+
+export const Login = ({ ended }) => (showsFile() ? html`<${Locked} />` : html`<${Form} ended=${ended} />`);
+
+const Form = ({ ended }) => {
   const [by, setBy] = useState("token");
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState("");

@@ -1,0 +1,70 @@
+"""`phalanx view`: the page over a journal, in Chromium."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from axe import violations
+from viewer import Viewer, simulated
+
+from phalanx.bench.page.tab import Page
+
+pytestmark = pytest.mark.needs("chromium")
+
+
+@pytest.fixture(scope="module")
+def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Viewer]:
+    """The journal of a simulated run of a few hours."""
+    folder = tmp_path_factory.mktemp("view")
+    viewer = Viewer(simulated(folder), folder)
+    yield viewer
+    viewer.stop()
+
+
+VIEWS = {
+    "overview": ("/ui/overview", "small"),
+    "map": ("/ui/map", "n0"),
+    "jobs": ("/ui/jobs?state=", "ada"),
+    "job": ("/ui/jobs/3", "succeeded"),
+    "queues": ("/ui/queues", "blue"),
+    "nodes": ("/ui/nodes", "n3"),
+    "timeline": ("/ui/timeline", "attempts read"),
+    "events": ("/ui/events", "AttemptEnded"),
+}
+
+
+CHANGES = ("Submit", "Log out", "Cancel", "Hold", "Drain", "What if", "Change", "Accounts", "Scheduler")
+
+
+def test_the_printed_address_lets_the_browser_in_and_no_other(page: Page, viewer: Viewer) -> None:
+    page.open(f"{viewer.url}/ui/jobs")
+    page.see("Go to the address that")
+    page.open(viewer.address)
+    page.see("journal.jsonl, not live")
+    page.see("small", "h1")
+    assert page.run("location.pathname") == "/ui/overview"
+    assert page.run("document.cookie") == "", "no script can read the session"
+
+
+def test_every_view_shows_the_journal_offers_no_change_and_keeps_no_user_out(page: Page, viewer: Viewer) -> None:
+    page.open(viewer.address)
+    found = {}
+    for name, (path, text) in VIEWS.items():
+        page.size(1200, 900)
+        page.open(viewer.url + path)
+        page.see(text)
+        page.miss("connection lost")
+        offered = page.run("[...document.querySelectorAll('nav a, button, a.button')].map((each) => each.innerText)")
+        assert not [each for each in offered if each.startswith(CHANGES)], name
+        if wrong := violations(page):
+            found[name] = wrong
+    assert found == {}
+
+
+def test_times_count_from_the_last_record(page: Page, viewer: Viewer) -> None:
+    page.open(viewer.address)
+    page.see("small", "h1")
+    page.open(f"{viewer.url}/ui/jobs/4")
+    page.see("succeeded")
+    assert viewer.client.get("/timeline").json()["now_ms"] == 10_600_000
