@@ -210,6 +210,8 @@ def run(scale: Scale, tell: Tell) -> list[Row]:
     tell(f"launch: {changes}")
     undisturbed = _undisturbed(last)
     found = audit.counted(notes, last, BATCH)
+    for step in (*found.twice, *found.by_a_part):
+        tell(f"launch: of step {step}: {[note for note in notes if note['step'] == step]}")
     whole = range(last * BATCH // SAMPLES)
     once = sum(found.samples[epoch, sample] == 1 for epoch in whole for sample in range(SAMPLES))
     return [
