@@ -343,5 +343,5 @@ def torch_needed() -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise TorchMissing(
-            f"checkpoints need {error.name}, which is not installed: pip install 'phalanx[train]'"
+            f"checkpoints need {error.name}, which is not installed: pip install '.[train]' in a clone of phalanx"
         ) from error

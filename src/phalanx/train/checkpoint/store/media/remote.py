@@ -106,7 +106,7 @@ class RemoteMedium:
         try:
             system, path = fsspec.core.url_to_fs(self.address, **dict(self.options))
         except ImportError as error:
-            extra = "; pip install 'phalanx[s3]'" if self.address.startswith("s3") else ""
+            extra = "; pip install '.[s3]' in a clone of phalanx" if self.address.startswith("s3") else ""
             raise StoreError(f"{self.address}: {error}{extra}") from error
         except ValueError as error:
             raise StoreError(f"{self.address}: {error}") from error
