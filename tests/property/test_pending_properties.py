@@ -20,6 +20,7 @@ from phalanx.engine.pending import potential
 from phalanx.engine.plan import builder
 from phalanx.engine.preempt.stops import Stopping
 from phalanx.engine.reserve.blocked import BlockedSeats
+from phalanx.engine.reserve.blocks import Blocks
 from phalanx.engine.state.classes import ClassIndex, index_of
 from phalanx.engine.state.journal import Count
 from phalanx.engine.state.records import Phase
@@ -212,11 +213,13 @@ def all_plans_are_the_same(policy: str, rng: Random) -> None:
 @settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(st.randoms(use_true_random=False))
 def test_what_is_decided_is_the_same_as_if_every_search_beside_what_is_reserved_were_made(rng: Random) -> None:
+    """And as if all that is reserved were in the way of each of them."""
     history = rng.choice([History, Mixed])(rng, EVERY_POLICY, max_wait_ms=3_000, quotas=rng.random() < 0.5)
     for _ in range(6):
         plan = decide(history.state, history.now)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(BlockedSeats, "knows", lambda *asked: False)
+            patch.setattr(Blocks, "_may_have_gpus", lambda *asked: True)
             assert decide(history.state, history.now) == plan
         history.decide()
         history.go_on()

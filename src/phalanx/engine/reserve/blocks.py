@@ -12,11 +12,13 @@ class Blocks:
     """Those on each node, and shared devices that are closed.
 
     A search for the first moment at which a job fits has other devices in its way at each. Little changes from one
-    to the next, so only where something does are blocks lifted and laid anew.
+    to the next, so only where something does are blocks lifted and laid anew. For a job of which every task needs
+    `whole_gpus` nothing is blocked on nodes that have none: it could not be placed there as it is.
     """
 
-    def __init__(self, capacity: Capacity) -> None:
+    def __init__(self, capacity: Capacity, *, whole_gpus: bool = False) -> None:
         self._capacity = capacity
+        self._whole_gpus = whole_gpus
         self._laid: dict[int, list[Booking]] = {}
         self._closed: dict[int, int] = {}
 
@@ -25,7 +27,8 @@ class Blocks:
         wanted: dict[int, list[Booking]] = {}
         for bookings in reserved:
             for booking in bookings:
-                wanted.setdefault(booking.node, []).append(booking)
+                if not self._whole_gpus or self._may_have_gpus(booking.node):
+                    wanted.setdefault(booking.node, []).append(booking)
         for node in [node for node in self._laid if node not in wanted]:
             self._lift(node)
         for node, each in wanted.items():
@@ -35,6 +38,10 @@ class Blocks:
                 for block in blocks:
                     self._capacity.hold(block)
                 self._laid[node] = blocks
+
+    def _may_have_gpus(self, node: int) -> bool:
+        """Whether whole GPUs of a node are free, or might be but for what is blocked."""
+        return bool(self._capacity.free[node]) or node in self._laid or node in self._closed
 
     def close(self, reserved: Iterable[tuple[Booking, ...]]) -> None:
         """Has reserved devices that are shared now, which cannot be held, take no new share; and no other devices."""

@@ -68,7 +68,8 @@ class EarliestSearch:
         over = (until_ms for _, until_ms, _ in intervals)
         open_again = (window.end_ms for window in self.state.cluster.maintenance)
         moments = sorted(dict.fromkeys((self.now + 1, *left, *over, *open_again)))
-        mark, released, blocks = self.transaction.mark(), 0, Blocks(self.state.capacity)
+        mark, released = self.transaction.mark(), 0
+        blocks = Blocks(self.state.capacity, whole_gpus=record.whole_gpus)
         found = None
         for at_ms in [moment for moment in moments if moment > self.now][:MOMENTS_MAX]:
             while released < len(ends) and ends[released][0] <= at_ms:

@@ -150,7 +150,7 @@ class Reservations:
         self, record: JobRecord, before: list[tuple[Reservation, tuple[Booking, ...]]], shunned: list[int]
     ) -> GangTrial | None:
         """Places a job on what is free and not reserved for those before it, and not on some nodes."""
-        blocks = Blocks(self.state.capacity)
+        blocks = Blocks(self.state.capacity, whole_gpus=record.whole_gpus)
         blocks.lay(bookings for _, bookings in before)
         with Closed(self.state, shunned):
             seated = self.transaction.seat(record)

@@ -323,6 +323,11 @@ class JobRecord:
         """Whether it can be suspended for another job as a whole, and so loses nothing."""
         return self.attempt is not None and self.attempt.suspendable
 
+    @property
+    def whole_gpus(self) -> bool:
+        """Whether every task needs GPUs of its own."""
+        return all(task.gpus and task.share is None for task in self.tasks.values())
+
     def executed_ms(self, now: int) -> int:
         """How long it has run, over all attempts."""
         return self.executed_before_ms + (self.attempt.executed_ms(now) if self.attempt is not None else 0)
