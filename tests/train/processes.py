@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import functools
 import multiprocessing
 import socket
 import tempfile
@@ -22,13 +23,27 @@ PRELOAD = [
 ]
 
 
+@functools.cache
+def fork_server() -> ForkServerContext:
+    """What forks, once it has imported torch: on a busy machine that takes longer than the deadlines of tests."""
+    context: ForkServerContext = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOAD)
+    first = context.Process(target=return_at_once)
+    first.start()
+    first.join()
+    return context
+
+
+def return_at_once() -> None:
+    pass
+
+
 def run_ranks(function: Callable[..., Any], world_size: int, arguments: Sequence[Any], deadline_s: float) -> list[Any]:
     """What `function(rank, *arguments)` returns in each of `world_size` processes, by rank.
 
     A rank that raises, dies or is not done in time fails the test with what it raised, how it died, or where it stood.
     """
-    context: ForkServerContext = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOAD)
+    context = fork_server()
     with tempfile.TemporaryDirectory() as folder:
         pipes = [context.Pipe(duplex=False) for _ in range(world_size)]
         stacks = [Path(folder, f"rank-{rank}") for rank in range(world_size)]

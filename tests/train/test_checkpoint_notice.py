@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
-import threading
 import time
 import uuid
 from collections.abc import Iterator
 from functools import partial
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from progress_server import Scheduler
 from torch.distributed import HashStore
 
 from phalanx.bench.checkpoint.drill import fork_background
@@ -183,45 +182,13 @@ def test_ranks_agree_on_the_step_of_a_notice() -> None:
         assert notices.due(9) is None
 
 
-class Scheduler:
-    """A server that takes progress and gives a fixed answer."""
-
-    def __init__(self) -> None:
-        self.heard: list[tuple[str, dict[str, Any]]] = []
-        self.questions, self.status = 0, 200
-        self.answer: dict[str, Any] = {"checkpoint_until_ms": None, "stop_at_ms": None}
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                outer.heard.append((self.headers["Authorization"], body))
-                self.send_response(200)
-                self.end_headers()
-                self.wfile.write(json.dumps(outer.answer).encode())
-
-            def do_GET(self) -> None:
-                outer.questions += 1
-                self.send_response(outer.status)
-                self.end_headers()
-                self.wfile.write(json.dumps(outer.answer).encode())
-
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-                pass
-
-        self.server = HTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/progress"
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
-
-
 @pytest.fixture
 def scheduler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scheduler]:
     started = Scheduler()
     monkeypatch.setenv("PHALANX_PROGRESS_URL", started.url)
     monkeypatch.setenv("PHALANX_PROGRESS_TOKEN", "secret")
     yield started
-    started.server.shutdown()
-    started.server.server_close()
+    started.close()
 
 
 def eventually(holds: Any) -> None:

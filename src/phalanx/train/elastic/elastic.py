@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 
 from phalanx.errors import PhalanxError
+from phalanx.train.checkpoint.ending.progress import Progress, ProgressReporter
 from phalanx.train.elastic import transfer
 from phalanx.train.elastic.agreement import Agreement, Recovery, Standing, agreed
 from phalanx.train.elastic.device import Device
@@ -52,8 +53,8 @@ class Elastic:
     counts; a `with` block ends before it where the step does not, and the step comes again. Every part of the state has
     `state_dict` and `load_state_dict` and is equal on all ranks; a rank that is started has it from another. After a
     failure from which no rank goes on, and when the job is to end, it is saved in `folder`, from where the next start
-    goes on. Where a part of it lies on a GPU, gradients go by NCCL, but with `backend="gloo"`: two ranks cannot share a
-    GPU by NCCL.
+    goes on. In a job of the scheduler the first rank reports the steps, and saves there when that asks. Where a part of
+    it lies on a GPU, gradients go by NCCL, but with `backend="gloo"`: two ranks cannot share a GPU by NCCL.
     """
 
     def __init__(
@@ -84,6 +85,9 @@ class Elastic:
         """Whether this rank was told to end."""
         if self._folder is not None:
             self._standing = Standing(transfer.load_saved(self._folder, self._state), keeps=False)
+        self._durable_step = self.completed
+        self._is_save_asked = False
+        self._reporter = ProgressReporter(self._on_request)
         if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
             signal.signal(signal.SIGTERM, self._on_signal)
         handover.declare()
@@ -178,9 +182,24 @@ class Elastic:
         self._standing = Standing(self.completed + 1, keeps=True)
         self._busy.append(busy_s)
         beat(self.completed, statistics.median(self._busy))
+        self._report()
         if self._parts_after_step:
             self._parts_after_step = False
             self._break()
+
+    def _report(self) -> None:
+        """The first rank tells the scheduler how far all are, and saves what all have where it was asked for."""
+        if self.rank != 0 or not self._reporter.is_on:
+            return
+        is_asked, self._is_save_asked = self._is_save_asked, False
+        if is_asked:
+            self._save()
+        self._reporter.tell(Progress(self.completed, self._durable_step, 0), at_once=is_asked)
+
+    def _save(self) -> None:
+        if self._folder is not None:
+            transfer.save(self._folder, self._state, self.completed)
+            self._durable_step = self.completed
 
     def _all_are_through(self) -> bool:
         """No rank ends while another may need its state."""
@@ -219,6 +238,12 @@ class Elastic:
     def _must_leave(self) -> bool:
         return self._is_asked or has_notice()
 
+    def _on_request(self, until_s: float, ends: bool) -> None:
+        if ends:
+            self._is_asked = True
+        else:
+            self._is_save_asked = True
+
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._is_asked = True
 
@@ -226,8 +251,10 @@ class Elastic:
         handover.withdraw()
         self._watch.close()
         self._group.close()
-        if self.is_leaving and self._folder is not None and self._standing.keeps:
-            transfer.save(self._folder, self._state, self.completed)
+        if self.is_leaving and self._standing.keeps:
+            self._save()
+            self._report()
+        self._reporter.close()
 
 
 class Step:
