@@ -227,7 +227,10 @@ def _wait_beside(builder: PlanBuilder, record: JobRecord) -> bool:
 
 def _room_elsewhere(builder: PlanBuilder, record: JobRecord) -> PreemptionPlan | None:
     """A preemption on nodes on which nothing is reserved for a job before this one: there, that would be delayed."""
-    with Closed(builder.state, builder.reservations.reserved_nodes(record)):
+    reserved = builder.reservations.reserved_nodes(record)
+    if UpperBound(builder.state, record, builder.leaving).gpus_outside(reserved) < record.gpus_min:
+        return None
+    with Closed(builder.state, reserved):
         context = replace(builder.context(record, None), upper_bound=UpperBound(builder.state, record, builder.leaving))
         room = plan_preemption(builder.transaction, record, context)
     return room if room is not None and not builder.reservations.delayed_by(record, room) else None

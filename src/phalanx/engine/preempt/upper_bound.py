@@ -6,9 +6,9 @@ has to be taken out of the capacity for that.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 
-from phalanx.cluster.bits import members
+from phalanx.cluster.bits import from_members, members
 from phalanx.cluster.topology import Domain
 from phalanx.engine.state.records import AttemptRecord, JobRecord
 from phalanx.engine.state.state import State
@@ -99,6 +99,11 @@ class UpperBound:
         for domain in dict.fromkeys([of_node[node] for node in members(fresh)]):
             found |= self.state.topology.domains[self._level][domain].nodes
         return reach & found
+
+    def gpus_outside(self, nodes: Iterable[int]) -> int:
+        """GPUs of nodes that it could use and that are none of these, whatever lies there."""
+        outside = self.reach(None) & ~from_members(dict.fromkeys(nodes), len(self.state.topology.nodes))
+        return sum([self.capacity.all_devices[node].bit_count() for node in members(outside)])
 
     def fits_beside(self) -> bool:
         """Whether it may fit once terminating attempts have left, if it does not fit as things are."""
