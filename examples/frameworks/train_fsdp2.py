@@ -53,29 +53,29 @@ def main(folder: str, steps: int) -> None:
         dist.init_process_group("gloo")
     model = sharded(Model())
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, foreach=False)
-    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 10))
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 10))
     dataset = TensorDataset(torch.randint(WORDS, (100, LENGTH + 1), generator=torch.Generator().manual_seed(5)))
 
     ledger = Ledger(Shuffled(len(dataset), seed=7), global_batch=16)  # phalanx
     sampler = LedgerSampler(ledger, micro_batch=4)  # phalanx
-    loader = DataLoader(dataset, batch_sampler=sampler)
-    state = {"model": model, "optimizer": optimizer, "scheduler": scheduler, "data": ledger, "rng": RngState()}
+    loader = DataLoader(dataset, batch_sampler=sampler)  # phalanx
+    state = {"model": model, "optimizer": optimizer, "schedule": schedule, "data": ledger, "rng": RngState()}  # phalanx
     with Checkpointer(state, [Host(every=2), Shared(f"{folder}/steps", every=10)]) as checkpointer:  # phalanx
         checkpointer.load()  # phalanx
-        while checkpointer.completed < steps:
+        while checkpointer.completed < steps:  # phalanx
             for (words,) in loader:
                 said = model(words[:, :-1])
                 loss = torch.nn.functional.cross_entropy(said.flatten(0, 1), words[:, 1:].flatten())
-                (loss * sampler.scale).backward()
-                if not sampler.done():
-                    continue
+                (loss * sampler.scale).backward()  # phalanx
+                if not sampler.done():  # phalanx
+                    continue  # phalanx
                 torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
                 optimizer.step()
-                scheduler.step()
+                schedule.step()
                 optimizer.zero_grad()
                 ledger.commit()  # phalanx
                 if not checkpointer.step():  # phalanx
-                    return
+                    return  # phalanx
                 if checkpointer.completed == steps:
                     break
     told = digest(model)

@@ -40,8 +40,7 @@ def main(folder: str, epochs: int) -> None:
     seed_everything(1, verbose=False)
     rows = torch.randn(100, 8, generator=torch.Generator().manual_seed(5))
     dataset = TensorDataset(rows, rows.sum(dim=1, keepdim=True))
-    tiers = [Host(every=2), Shared(f"{folder}/steps", every=10)]  # phalanx
-    callback = PhalanxCallback(tiers, global_batch=16)  # phalanx
+    callback = PhalanxCallback([Host(every=2), Shared(f"{folder}/steps", every=10)], global_batch=16)  # phalanx
     loader = callback.loader(dataset, micro_batch=4)  # phalanx
     model = Model()
     trainer = Trainer(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,15 @@ from phalanx.errors import PhalanxError
 from phalanx.train.data import Member
 
 pytestmark = pytest.mark.needs("torch")
+
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "frameworks"
+
+
+@pytest.mark.parametrize(("name", "count"), [("huggingface", 7), ("lightning", 9), ("fsdp2", 15)])
+def test_the_guide_says_how_many_lines_of_an_example_are_marked(name: str, count: int) -> None:
+    lines = (EXAMPLES / f"train_{name}.py").read_text().splitlines()
+    assert sum(line.endswith("  # phalanx") for line in lines) == count
 
 
 class Numbers:
