@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from phalanx.backends.attempts import Key
 from phalanx.backends.kubernetes.manifests import Manifest, Owner
 from phalanx.backends.kubernetes.pod import TaskPod
 from phalanx.backends.local.attempt_files import Answer, Ending
 from phalanx.backends.local.folder import AttemptFolder, read_paper, write_durably
 from phalanx.placement.placement import Slot
 from phalanx.protocol.action import ActionId
-
-Key = tuple[str, int]
 
 
 @dataclass(slots=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
-from phalanx.backends.kubernetes.attempt import Key, KubeAttempt, read_attempt
+from phalanx.backends.attempts import Key, RemoteAttempts
+from phalanx.backends.kubernetes.attempt import KubeAttempt, read_attempt
 from phalanx.backends.kubernetes.endings import NotBegun, end_of, gone_end, mind_beginning, verdict_of
 from phalanx.backends.kubernetes.leftovers import Leftovers
 from phalanx.backends.kubernetes.logs import LogCollector
@@ -17,17 +18,15 @@ from phalanx.backends.kubernetes.pod import TaskPod, read_pod
 from phalanx.backends.kubernetes.site import NamespaceTakenError, Site, for_all, passes
 from phalanx.backends.kubernetes.tasks import gang_of, plans_of
 from phalanx.backends.live import Adopted
-from phalanx.backends.local.attempt_files import Answer, AttemptState, Ending, Order
-from phalanx.backends.local.endings import LOST, OUTCOMES, STOPPED, event_of
-from phalanx.backends.local.fence import Fence
+from phalanx.backends.local.attempt_files import Answer, Ending, Order
+from phalanx.backends.local.endings import LOST
 from phalanx.backends.local.folder import STREAMS, AttemptFolder, new_state
 from phalanx.backends.local.orders import Yard, tasks_by_role
-from phalanx.backends.local.unknown_attempts import put_away, strays_of
 from phalanx.errors import PhalanxError
 from phalanx.kube.api.errors import ApiError, UnreachableError
 from phalanx.placement.placement import Placement
-from phalanx.protocol.action import Action, ActionId, Start, Stop
-from phalanx.protocol.event import AttemptEnded, Done, Event, Failed
+from phalanx.protocol.action import Start, Stop
+from phalanx.protocol.event import Done, Event
 from phalanx.workload.job import Job
 
 BEGIN_PATIENCE_S = 300.0
@@ -39,17 +38,13 @@ LEAVING_S = 15.0
 LOGS_S = 15.0
 """How long the rest of what ended tasks printed is waited for."""
 
-RESTORED_GRACE_MS, RESTORED_WAIT_S = 30_000, 120.0
-
-LAST = 1 << 30
-"""The number of a stop that no engine asked for: it comes after all other actions."""
-
 log = logging.getLogger(__name__)
 
 
-class KubeAttempts:
-    """Works in one thread. What happens is handed to `emit`. `arrived` is called, from any thread, when all that
-    a task printed is here."""
+class KubeAttempts(RemoteAttempts[KubeAttempt]):
+    """Each is a pod a task. `arrived` is called, from any thread, when all that a task printed is here."""
+
+    engine = "Kubernetes"
 
     def __init__(
         self,
@@ -60,23 +55,20 @@ class KubeAttempts:
         arrived: Callable[[], None],
         emit: Callable[[list[Event]], None],
     ) -> None:
+        super().__init__(yard, emit)
         self._site = site
-        self._yard = yard
         self._jobs = jobs
         self._nodes = nodes
-        self._hand_over = emit
-        self._fence = Fence(yard.data)
         self._claimed = False
         self._adopted = False
         self._seen: dict[str, TaskPod] | None = None
         self._logs = LogCollector(site.client, lambda pod: site.path("pods", pod), arrived)
         self._leftovers = Leftovers(site)
-        self.live: dict[Key, KubeAttempt] = {}
 
     def close(self) -> None:
         """Lets another server work here."""
         self._logs.close()
-        self._fence.close()
+        super().close()
 
     def claim(self) -> None:
         """Takes the namespace; raises where another server has it."""
@@ -85,55 +77,14 @@ class KubeAttempts:
 
     # What is asked
 
-    def carry_out(self, action: Action, now: int) -> None:
-        """Has an action done, or answers why not."""
-        self._see_to(action, now, self._fence.refuses)
-
-    def _see_to(self, action: Action, now: int, refuses: Callable[[ActionId], str]) -> None:
-        try:
-            refusal = refuses(action.id)
-            if refusal:
-                self._emit(Failed(action.id, refusal, retryable=False))
-            elif isinstance(action, Start):
-                self._start(action, now)
-            elif isinstance(action, Stop):
-                self._stop(action)
-            else:
-                word = type(action).__name__.lower()
-                self._emit(Failed(action.id, f"{word}: not possible on Kubernetes", retryable=False))
-        except PhalanxError as error:
-            self._emit(Failed(action.id, str(error), retryable=False))
-        except OSError as error:
-            self._emit(Failed(action.id, f"{error.filename or 'this machine'}: {error.strerror}", retryable=True))
-        except Exception as error:
-            # A fault of ours must not end the thread, and with it every other job's news.
-            log.exception("%s", action)
-            self._emit(Failed(action.id, f"a fault of the Kubernetes backend: {error!r}", retryable=False))
-
-    def _start(self, action: Start, now: int) -> None:
-        """Starts an attempt once, however often it is asked for."""
-        key = (action.id.job, action.id.attempt)
-        folder = self._yard.folder(*key)
-        state = folder.state()
-        if state is not None and (state["ending"] is not None or state["answers"]):
-            self._answer_again(action, state)
-            return
-        if key in self.live:
-            return
+    def _plan(self, action: Start, now: int) -> KubeAttempt:
         job = self._jobs(action.id.job)
-        self._end_older(action.id)
         attempt = self._planned(action, job, now)
-        folder.make()
+        attempt.folder.make()
         for slot in action.placement.slots:
-            _touch_logs(folder, slot.rank)
-        state = new_state()
-        state["newest"] = action.id.seq
-        folder.write_order(self._order(action, job))
-        folder.write_state(state)
-        attempt.put_down()
-        self._fence.mark(*key)
-        self.live[key] = attempt
-        self._push(attempt)
+            _touch_logs(attempt.folder, slot.rank)
+        attempt.folder.write_order(self._order(action, job))
+        return attempt
 
     def _planned(self, action: Start, job: Job, now: int) -> KubeAttempt:
         owner = Owner(self._site.server, job.id, action.id.attempt)
@@ -390,63 +341,15 @@ class KubeAttempts:
             )
             answers.append(why)
             ending = Ending(outcome="unstarted", exit_code=0, reason=why["reason"])
-        if attempt.stops:
-            ending = STOPPED if attempt.start else Ending(outcome="stopped", exit_code=0, reason="stopped")
-        answers += [
-            Answer(term=stop.term, seq=stop.seq, ok=True, reason="", retryable=True, node="") for stop in attempt.stops
-        ]
-        ending = ending or LOST
-        state = attempt.folder.close(answers, ending)
-        self._forget(attempt)
-        if not attempt.stray:
-            self._tell(attempt.key, answers, state["ending"] or ending, attempt.adopted)
+        self._close(attempt, answers, ending or LOST, attempt.adopted)
 
     def _forget(self, attempt: KubeAttempt) -> None:
-        self.live.pop(attempt.key, None)
-        self._fence.unmark(*attempt.key)
+        super()._forget(attempt)
         for pod in attempt.pods.values():
             self._logs.forget(pod.metadata.uid)
             self._leftovers.add_pod(pod)
         self._leftovers.add_objects(attempt.owner, attempt.meets)
         self._leftovers.clear()
-
-    # What is told
-
-    def _tell(self, key: Key, answers: Iterable[Answer], ending: Ending | None, past: bool) -> None:
-        """An end that is told late is told with its time, by the clock of its node."""
-        events: list[Event] = [event_of(*key, answer) for answer in answers if answer["seq"] != LAST]
-        if ending is not None and ending["outcome"] in OUTCOMES:
-            cause = ending["reason"].partition(":")[0].partition(" ")[0] or "exit"
-            ended_ms = ending.get("ended_ms") if past else None
-            outcome = OUTCOMES[ending["outcome"]]
-            events.append(AttemptEnded(*key, outcome, ending["exit_code"], ending["reason"], cause, ended_ms))
-        self._emit(*events)
-
-    def _answer_for(self, action: Stop) -> None:
-        """Answers a stop of what does not run."""
-        folder = self._yard.folder(action.id.job, action.id.attempt)
-        folder.make()
-        done = Answer(term=action.id.term, seq=action.id.seq, ok=True, reason="", retryable=True, node="")
-        self._answer_again(action, folder.close([done], STOPPED))
-        self._fence.unmark(action.id.job, action.id.attempt)
-
-    def _answer_again(self, action: Action, state: AttemptState) -> None:
-        known = [answer for answer in state["answers"] if answer["seq"] == action.id.seq]
-        if known:
-            self._emit(*(event_of(action.id.job, action.id.attempt, answer) for answer in known))
-        elif action.id.seq < state["newest"] or state["ending"] is not None:
-            reason = f"action {state['newest']} of this attempt came first"
-            self._emit(Failed(action.id, reason, retryable=False))
-
-    def _end_older(self, action: ActionId) -> None:
-        """Nothing of an older attempt may run beside a newer one, even if it is not known any more."""
-        for key, attempt in list(self.live.items()):
-            if key[0] == action.job and key[1] < action.attempt and not attempt.is_leaving:
-                self._stop(Stop(ActionId(action.term, *key, LAST), 0, "superseded"))
-
-    def _emit(self, *events: Event) -> None:
-        if events:
-            self._hand_over(list(events))
 
     # What Kubernetes tells
 
@@ -512,77 +415,29 @@ class KubeAttempts:
 
     def adopt(self, attempts: Iterable[Adopted], now: int) -> None:
         """Takes over what runs, tells what has ended, and ends what belongs to no known attempt."""
-        present = {(each.job, each.attempt): each for each in attempts}
-        if self._yard.history.restored:
-            self._settle_restored(present, now)
-        for key in list(self._fence.marked()):
-            if key not in present:
-                self._end_stray(*key)
-        for each in present.values():
-            self._adopt(each, now)
+        super().adopt(attempts, now)
         self._adopted = True
         for pod in (self._seen or {}).values():
             self._take(pod, False)
         self._leftovers.seek(lambda job, number: (job, number) in self.live)
 
-    def _adopt(self, adopted: Adopted, now: int) -> None:
-        key = (adopted.job, adopted.attempt)
-        state = self._yard.folder(*key).state()
-        awaits_start = any(isinstance(action, Start) for action in adopted.in_flight)
-        if state is not None and state["ending"] is not None:
-            self._tell(key, state["answers"], state["ending"], past=True)
-        elif state is not None or not awaits_start:
-            self._resume(key, state, awaits_start)
-        for action in adopted.in_flight:
-            # A leader that takes over stands in for what older leaders have asked for.
-            self._see_to(action, now, self._fence.outdated)
-
-    def _resume(self, key: Key, state: AttemptState | None, awaits_start: bool) -> None:
-        """Goes on with an attempt from its paper."""
-        folder = self._yard.folder(*key)
-        attempt = read_attempt(*key, folder) if state is not None else None
-        if attempt is None:
-            if state is None or not awaits_start:
-                folder.make()
-                self._tell(key, (), folder.close([], LOST)["ending"], past=True)
-            return
-        self._take_up(attempt)
+    def _read(self, key: Key) -> KubeAttempt | None:
+        return read_attempt(*key, self._yard.folder(*key))
 
     def _take_up(self, attempt: KubeAttempt) -> None:
         attempt.since_s, attempt.adopted = time.monotonic(), True
-        self.live[attempt.key] = attempt
-        self._fence.mark(*attempt.key)
         if self._seen is not None:
             for pod in self._seen.values():
                 if pod.key is not None and pod.key[:2] == attempt.key:
                     self._take(pod, False)
             self._expect_all(attempt, self._seen.values())
 
-    def _end_stray(self, job: str, attempt: int, grace_ms: int = 0) -> KubeAttempt | None:
-        """Ends what may run for an attempt that is not known; nothing of it is told."""
-        found = read_attempt(job, attempt, self._yard.folder(job, attempt))
-        if found is None:
-            self._fence.unmark(job, attempt)
-            return None
-        found.start, found.stops, found.failure, found.stray = None, [], None, True
-        found.stop_grace_ms = grace_ms
-        self._take_up(found)
-        return found
+    def _end_unknown(self, attempt: KubeAttempt, grace_ms: int) -> None:
+        attempt.stop_grace_ms = grace_ms
+        self._take_up(attempt)
 
-    def _settle_restored(self, present: Mapping[Key, Adopted], now: int) -> None:
-        """Ends what a restored store does not know, waits for that, and puts its folders away."""
-        strays = list(strays_of(self._yard, present))
-        unknown = {(stray.job, stray.attempt) for stray in strays}
-        running = list(self._fence.marked())
-        ended = [key for key in running if key in unknown or key not in present]
-        for key in ended:
-            self._end_stray(*key, grace_ms=RESTORED_GRACE_MS)
-        deadline_s = time.monotonic() + RESTORED_WAIT_S
-        while any(key in self.live for key in ended) and time.monotonic() < deadline_s:
-            self.take_pods(self._site.pods())
-            time.sleep(0.2)
-        for stray in strays:
-            self._yard.history.found(put_away(self._yard, stray, (stray.job, stray.attempt) in running, now))
+    def _look_again(self) -> None:
+        self.take_pods(self._site.pods())
 
 
 def _touch_logs(folder: AttemptFolder, rank: int) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from phalanx.backends.attempts import Key
 from phalanx.backends.local.attempt_files import Answer
 from phalanx.backends.local.folder import AttemptFolder, read_paper, write_durably
 from phalanx.backends.slurm.reports import Reports
 from phalanx.placement.placement import Slot
 from phalanx.protocol.action import ActionId
-
-Key = tuple[str, int]
 
 
 @dataclass(slots=True)

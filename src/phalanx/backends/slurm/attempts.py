@@ -9,16 +9,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from phalanx.backends.live import Adopted
-from phalanx.backends.local.attempt_files import Answer, AttemptState, Ending
-from phalanx.backends.local.endings import LOST, OUTCOMES, STOPPED, event_of
-from phalanx.backends.local.fence import Fence
+from phalanx.backends.attempts import LAST, Key, RemoteAttempts
+from phalanx.backends.local.attempt_files import Answer, Ending
 from phalanx.backends.local.folder import new_state
 from phalanx.backends.local.host.unix_user import task_ids
 from phalanx.backends.local.orders import tasks_by_role
-from phalanx.backends.local.unknown_attempts import put_away, strays_of
 from phalanx.backends.slurm import jobs as slurm
-from phalanx.backends.slurm.attempt import Key, SlurmAttempt, read_attempt
+from phalanx.backends.slurm.attempt import SlurmAttempt, read_attempt
 from phalanx.backends.slurm.commands import SlurmDown, SlurmError, run
 from phalanx.backends.slurm.endings import answer_to, ending_of, failed_start, start_failure
 from phalanx.backends.slurm.jobs import GONE, RUNNING, SlurmJob
@@ -28,9 +25,8 @@ from phalanx.backends.slurm.reports import last_line
 from phalanx.backends.slurm.request import sbatch_arguments, shares_of
 from phalanx.backends.slurm.script import batch_script
 from phalanx.cluster.cluster import Cluster
-from phalanx.errors import PhalanxError
-from phalanx.protocol.action import Action, ActionId, Start, Stop
-from phalanx.protocol.event import AttemptEnded, DevicesAssigned, Done, Event, Failed
+from phalanx.protocol.action import Start, Stop
+from phalanx.protocol.event import DevicesAssigned, Done, Event
 from phalanx.workload.job import Job
 
 PENDING_PATIENCE_S = 120.0
@@ -39,20 +35,18 @@ PENDING_PATIENCE_S = 120.0
 LEAVING_S = 5.0
 """How long after its grace an attempt is left to end by itself, before Slurm is told to end it."""
 
-RESTORED_GRACE_MAX_S = 600.0
-"""A server that was restored takes no work before what it does not know has ended: it waits no longer than this."""
-
 OF_THE_MOMENT = ("submit limit", "violates accounting/qos policy", "limit on number of jobs")
 """What Slurm says of a user or an account that has as many jobs as it may have now."""
-
-LAST = 1 << 30
-"""The number of a stop that no engine asked for: it comes after all other actions."""
 
 log = logging.getLogger(__name__)
 
 
-class SlurmAttempts:
-    """Works in one thread. What happens is handed to `emit`."""
+class SlurmAttempts(RemoteAttempts[SlurmAttempt]):
+    """Each is one job of Slurm, and its nodes put down how its tasks are."""
+
+    engine = "Slurm"
+    passing = (SlurmDown,)
+    _yard: NodeYard
 
     def __init__(
         self,
@@ -62,27 +56,16 @@ class SlurmAttempts:
         addresses: Callable[[], Mapping[str, str]],
         emit: Callable[[list[Event]], None],
     ) -> None:
-        self._yard = yard
+        super().__init__(yard, emit)
         self._jobs = jobs
         self._cluster = cluster
         self._addresses = addresses
-        self._hand_over = emit
-        self._fence = Fence(yard.data)
         self._mark = f"phalanx:{_own_name(yard)}:"
-        self.live: dict[Key, SlurmAttempt] = {}
-
-    def close(self) -> None:
-        """Lets another server work here."""
-        self._fence.close()
 
     @property
     def are_moving(self) -> bool:
         """Whether something is about to change that is worth a look soon."""
         return any(each.state != RUNNING or each.start or each.is_leaving for each in self.live.values())
-
-    def carry_out(self, action: Action, now: int) -> None:
-        """Has an action done, or answers why not."""
-        self._see_to(action, now, self._fence.refuses)
 
     def look(self, with_slurm: bool) -> None:
         """Looks at what the nodes have put down and, `with_slurm`, asks Slurm."""
@@ -96,59 +79,16 @@ class SlurmAttempts:
         for each in list(self.live.values()) if with_slurm else ():
             self._push(each)
 
-    def adopt(self, attempts: Iterable[Adopted], now: int) -> None:
-        """Takes over what runs, tells what has ended, and ends what belongs to no known attempt."""
-        present = {(each.job, each.attempt): each for each in attempts}
-        if self._yard.history.restored:
-            self._settle_restored(present, now)
-        for key in list(self._fence.marked()):
-            if key not in present:
-                self._end_stray(*key)
-        for each in present.values():
-            self._adopt(each, now)
-
-    def _see_to(self, action: Action, now: int, refuses: Callable[[ActionId], str]) -> None:
-        try:
-            refusal = refuses(action.id)
-            if refusal:
-                self._emit(Failed(action.id, refusal, retryable=False))
-            elif isinstance(action, Start):
-                self._start(action, now)
-            elif isinstance(action, Stop):
-                self._stop(action)
-            else:
-                word = type(action).__name__.lower()
-                self._emit(Failed(action.id, f"{word}: not possible on Slurm", retryable=False))
-        except SlurmDown as error:
-            # It is asked for again until Slurm answers.
-            log.warning("%s", error)
-        except PhalanxError as error:
-            self._emit(Failed(action.id, str(error), retryable=False))
-        except OSError as error:
-            self._emit(Failed(action.id, f"{error.filename or 'this machine'}: {error.strerror}", retryable=True))
-        except Exception as error:
-            # A fault of ours must not end the thread, and with it every other job's news.
-            log.exception("%s", action)
-            self._emit(Failed(action.id, f"a fault of the Slurm backend: {error!r}", retryable=False))
-
-    def _start(self, action: Start, now: int) -> None:
-        """Starts an attempt once, however often it is asked for."""
+    def _plan(self, action: Start, now: int) -> SlurmAttempt:
         key = (action.id.job, action.id.attempt)
-        folder = self._yard.folder(*key)
-        state = folder.state()
-        if state is not None and (state["ending"] is not None or state["answers"]):
-            self._answer_again(action, state)
-            return
-        if key in self.live:
-            return
         job = self._jobs(action.id.job)
-        self._end_older(action.id)
         shares = shares_of(job, action.placement, {node.name: node for node in self._cluster().nodes})
         write_orders(self._yard, action, job, self._addresses(), now)
+        folder = self._yard.folder(*key)
         comment = f"{self._mark}{key[0]}/{key[1]}"
         tasks = tasks_by_role(job.gang.roles)
         booked = [(slot.node, tasks[slot.role]) for slot in action.placement.slots]
-        attempt = SlurmAttempt(
+        return SlurmAttempt(
             *key,
             folder,
             action.placement.slots,
@@ -159,11 +99,6 @@ class SlurmAttempts:
             parts=len(shares),
             sought=True,
         )
-        folder.write_state(replace_newest(new_state(), action.id.seq))
-        attempt.put_down()
-        self._fence.mark(*key)
-        self.live[key] = attempt
-        self._push(attempt)
 
     def _push(self, attempt: SlurmAttempt) -> None:
         """Brings an attempt on as far as Slurm lets us: submitted, released, or ended."""
@@ -322,89 +257,17 @@ class SlurmAttempts:
             if why is not None:
                 answers.append(why)
                 ending = Ending(outcome="unstarted", exit_code=0, reason=why["reason"])
-        if attempt.stops:
-            ending = STOPPED if attempt.start else Ending(outcome="stopped", exit_code=0, reason="stopped")
-        answers += [
-            Answer(term=stop.term, seq=stop.seq, ok=True, reason="", retryable=True, node="") for stop in attempt.stops
-        ]
-        ending = ending or ending_of(states, job)
-        state = attempt.folder.close(answers, ending)
-        self._forget(attempt)
-        if not attempt.stray:
-            self._tell(attempt.key, answers, state["ending"] or ending)
+        self._close(attempt, answers, ending or ending_of(states, job))
 
-    def _tell(self, key: Key, answers: Iterable[Answer], ending: Ending | None) -> None:
-        events: list[Event] = [event_of(*key, answer) for answer in answers if answer["seq"] != LAST]
-        if ending is not None and ending["outcome"] in OUTCOMES:
-            cause = ending["reason"].partition(":")[0].partition(" ")[0] or "exit"
-            events.append(
-                AttemptEnded(
-                    *key,
-                    OUTCOMES[ending["outcome"]],
-                    ending["exit_code"],
-                    ending["reason"],
-                    cause,
-                    ending.get("ended_ms"),
-                )
-            )
-        self._emit(*events)
+    def _read(self, key: Key) -> SlurmAttempt | None:
+        return read_attempt(*key, self._yard.folder(*key))
 
-    def _forget(self, attempt: SlurmAttempt) -> None:
-        self.live.pop(attempt.key, None)
-        self._fence.unmark(*attempt.key)
-
-    def _answer_for(self, action: Stop) -> None:
-        """Answers a stop of what does not run."""
-        folder = self._yard.folder(action.id.job, action.id.attempt)
-        folder.make()
-        done = Answer(term=action.id.term, seq=action.id.seq, ok=True, reason="", retryable=True, node="")
-        self._answer_again(action, folder.close([done], STOPPED))
-        self._fence.unmark(action.id.job, action.id.attempt)
-
-    def _answer_again(self, action: Action, state: AttemptState) -> None:
-        known = [answer for answer in state["answers"] if answer["seq"] == action.id.seq]
-        if known:
-            self._emit(*(event_of(action.id.job, action.id.attempt, answer) for answer in known))
-        elif action.id.seq < state["newest"] or state["ending"] is not None:
-            reason = f"action {state['newest']} of this attempt came first"
-            self._emit(Failed(action.id, reason, retryable=False))
-
-    def _end_older(self, action: ActionId) -> None:
-        """Nothing of an older attempt may run beside a newer one, even if it is not known any more."""
-        for key, attempt in list(self.live.items()):
-            if key[0] == action.job and key[1] < action.attempt and not attempt.is_leaving:
-                self._stop(Stop(ActionId(action.term, *key, LAST), 0, "superseded"))
-
-    def _adopt(self, adopted: Adopted, now: int) -> None:
-        key = (adopted.job, adopted.attempt)
-        folder = self._yard.folder(*key)
-        state = folder.state()
-        awaits_start = any(isinstance(action, Start) for action in adopted.in_flight)
-        if state is not None and state["ending"] is not None:
-            self._tell(key, state["answers"], state["ending"])
-        elif state is not None or not awaits_start:
-            self._resume(adopted, state)
-        for action in adopted.in_flight:
-            # A leader that takes over stands in for what older leaders have asked for.
-            self._see_to(action, now, self._fence.outdated)
-
-    def _resume(self, adopted: Adopted, state: AttemptState | None) -> None:
-        """Goes on with an attempt from its paper."""
-        key = (adopted.job, adopted.attempt)
-        folder = self._yard.folder(*key)
-        attempt = read_attempt(*key, folder) if state is not None else None
-        if attempt is None:
-            if state is None or not any(isinstance(action, Start) for action in adopted.in_flight):
-                folder.make()
-                self._tell(key, (), folder.close([], LOST)["ending"])
-            return
+    def _take_up(self, attempt: SlurmAttempt) -> None:
         attempt.since_s = time.monotonic()
         if attempt.start is None:
             self._tell_devices(attempt)
         if attempt.stops:
             attempt.kill_at_s = time.monotonic() + self._jobs(attempt.job).grace_ms / 1000 + LEAVING_S
-        self.live[key] = attempt
-        self._fence.mark(*key)
 
     def _tell_devices(self, attempt: SlurmAttempt) -> None:
         """Tells the devices of an attempt that has started; the news may have been lost with the server."""
@@ -415,46 +278,12 @@ class SlurmAttempts:
         if attempt.given != attempt.slots:
             self._emit(DevicesAssigned(attempt.job, attempt.attempt, attempt.given))
 
-    def _end_stray(self, job: str, attempt: int, grace_ms: int = 0) -> SlurmAttempt | None:
-        """Ends what may run for an attempt that is not known; nothing of it is told."""
-        found = read_attempt(job, attempt, self._yard.folder(job, attempt))
-        if found is None:
-            self._fence.unmark(job, attempt)
-            return None
-        found.start, found.stops, found.failure, found.stray = None, [], None, True
-        self.live[found.key] = found
-        ask_to_stop(found.folder.path, 0, LAST, grace_ms, "unknown")
-        found.kill_at_s = time.monotonic() + grace_ms / 1000 + LEAVING_S
-        return found
+    def _end_unknown(self, attempt: SlurmAttempt, grace_ms: int) -> None:
+        ask_to_stop(attempt.folder.path, 0, LAST, grace_ms, "unknown")
+        attempt.kill_at_s = time.monotonic() + grace_ms / 1000 + LEAVING_S
 
-    def _settle_restored(self, present: Mapping[Key, Adopted], now: int) -> None:
-        """Ends what a restored store does not know, waits for that, and puts its folders away."""
-        strays = list(strays_of(self._yard, present))
-        unknown = {(stray.job, stray.attempt) for stray in strays}
-        running = list(self._fence.marked())
-        ended = [key for key in running if key in unknown or key not in present]
-        grace_ms = 0
-        for key in ended:
-            order = read_attempt(*key, self._yard.folder(*key))
-            if order is not None:
-                self._end_stray(*key, grace_ms=30_000)
-                grace_ms = 30_000
-        deadline_s = time.monotonic() + min(grace_ms / 1000 + 6 * LEAVING_S, RESTORED_GRACE_MAX_S)
-        while any(key in self.live for key in ended) and time.monotonic() < deadline_s:
-            self.look(with_slurm=True)
-            time.sleep(0.2)
-        for stray in strays:
-            self._yard.history.found(put_away(self._yard, stray, (stray.job, stray.attempt) in running, now))
-
-    def _emit(self, *events: Event) -> None:
-        if events:
-            self._hand_over(list(events))
-
-
-def replace_newest(state: AttemptState, newest: int) -> AttemptState:
-    """A state in which an action was taken on."""
-    state["newest"] = newest
-    return state
+    def _look_again(self) -> None:
+        self.look(with_slurm=True)
 
 
 def _sum(parts: Iterable[tuple[str, int]]) -> dict[str, int]:
