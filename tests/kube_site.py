@@ -19,7 +19,7 @@ from phalanx.kube.api.errors import ConflictError, ForbiddenError
 from phalanx.kube.api.reflector import Page
 from phalanx.kube.objects.pod import Pod
 from phalanx.kube.run import Run
-from phalanx.kube.scheduler import Settings
+from phalanx.kube.settings import Settings
 from phalanx.kube.volcano.controller import Controller
 
 POD_PATH = "/api/v1/namespaces/default/pods"

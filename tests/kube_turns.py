@@ -15,7 +15,8 @@ from phalanx.kube.gangs.groups import PLUGINS, GroupRef
 from phalanx.kube.mirror import NODES, PODS, Mirror
 from phalanx.kube.objects.meta import Metadata
 from phalanx.kube.objects.pod import Pod
-from phalanx.kube.scheduler import Scheduler, Settings
+from phalanx.kube.scheduler import Scheduler
+from phalanx.kube.settings import Settings
 
 
 class Notebook:

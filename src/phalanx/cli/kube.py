@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from phalanx.kube.lease import LeaseSettings
     from phalanx.kube.metrics import Endpoint
     from phalanx.kube.run import Run
-    from phalanx.kube.scheduler import Settings
+    from phalanx.kube.settings import Settings
 
 
 PORT_MAX = 65_535
@@ -107,7 +107,7 @@ def kube(
         return
     from phalanx.kube.api.access import find_access
     from phalanx.kube.nodes import TOPOLOGY_LABELS
-    from phalanx.kube.scheduler import Settings
+    from phalanx.kube.settings import Settings
     from phalanx.simulate.plugins import resolve_policy
 
     access = find_access(kubeconfig, context, os.environ)

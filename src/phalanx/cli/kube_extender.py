@@ -50,7 +50,7 @@ def extender(
     from phalanx.kube.extender.run import ExtenderRun
     from phalanx.kube.extender.server import Server
     from phalanx.kube.nodes import TOPOLOGY_LABELS
-    from phalanx.kube.scheduler import Settings
+    from phalanx.kube.settings import Settings
     from phalanx.simulate.plugins import resolve_policy
 
     host, _, port = listen.rpartition(":")

@@ -24,7 +24,8 @@ from phalanx.kube.objects.queue import PriorityClass
 from phalanx.kube.objects.volume import PersistentVolume, StorageClass, VolumeClaim
 from phalanx.kube.pulse import Pulse
 from phalanx.kube.reporter import Reporter
-from phalanx.kube.scheduler import Scheduler, Settings
+from phalanx.kube.scheduler import Scheduler
+from phalanx.kube.settings import Settings
 from phalanx.kube.volcano.controller import Controller
 
 IDLE_S = 5.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import BinaryIO
 
 from phalanx.cluster.cluster import Health
@@ -24,7 +24,7 @@ from phalanx.kube.jobs.roster import Roster
 from phalanx.kube.jobs.shrinking import Shrinking
 from phalanx.kube.jobs.tracked import Step, Tracked
 from phalanx.kube.mirror import Mirror
-from phalanx.kube.nodes import TOPOLOGY_LABELS, health_of
+from phalanx.kube.nodes import health_of
 from phalanx.kube.objects.group import PodGroup
 from phalanx.kube.objects.meta import Labels
 from phalanx.kube.objects.pod import Pod
@@ -32,6 +32,7 @@ from phalanx.kube.phrasing import in_kubernetes
 from phalanx.kube.pods.budgets import keeps, keeps_always
 from phalanx.kube.queues import DEFAULT
 from phalanx.kube.reporter import Reporter
+from phalanx.kube.settings import Settings
 from phalanx.placement.placement import Placement
 from phalanx.protocol.action import Action, Start, Stop
 from phalanx.protocol.event import (
@@ -51,19 +52,6 @@ from phalanx.words.reason import because_in
 
 EXPLAINED_MAX = 20
 """Jobs of which a turn works out why they wait: the rest is told by the turns after it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How a cluster is scheduled. Pods of other schedulers may be evicted if their priority is below
-    `preempt_others_below`; none may if it is None. `queue_label` is the label by which pods name a queue, if any is.
-    """
-
-    scheduler: str = "phalanx"
-    policy: str = "phalanx"
-    topology: tuple[str, ...] = TOPOLOGY_LABELS
-    preempt_others_below: int | None = None
-    queue_label: str = ""
 
 
 class Scheduler:

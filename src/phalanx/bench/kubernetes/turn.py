@@ -17,7 +17,8 @@ from phalanx.kube.objects.group import PodGroup
 from phalanx.kube.objects.node import KubeNode
 from phalanx.kube.objects.pod import Pod
 from phalanx.kube.reporter import Reporter
-from phalanx.kube.scheduler import Scheduler, Settings
+from phalanx.kube.scheduler import Scheduler
+from phalanx.kube.settings import Settings
 
 TURNS = 5
 

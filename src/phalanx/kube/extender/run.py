@@ -13,7 +13,8 @@ from phalanx.kube.objects.pod import Pod
 from phalanx.kube.pods.demand import demand_of
 from phalanx.kube.reporter import Reporter
 from phalanx.kube.run import Run
-from phalanx.kube.scheduler import Scheduler, Settings
+from phalanx.kube.scheduler import Scheduler
+from phalanx.kube.settings import Settings
 
 WAITS = "phalanx has not decided on it yet"
 
