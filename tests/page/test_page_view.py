@@ -8,7 +8,7 @@ import pytest
 from axe import violations
 from viewer import Viewer, simulated
 
-from phalanx.bench.page.tab import Page
+from phalanx.bench.page.tab import Page, until
 
 pytestmark = pytest.mark.needs("chromium")
 
@@ -60,6 +60,35 @@ def test_every_view_shows_the_journal_offers_no_change_and_keeps_no_user_out(pag
         if wrong := violations(page):
             found[name] = wrong
     assert found == {}
+
+
+def test_the_slider_goes_to_any_moment_by_keyboard_and_all_views_stay_there(page: Page, viewer: Viewer) -> None:
+    page.open(viewer.address)
+    page.see("As it was")
+    page.run("document.querySelector('#moment-slider').focus()")
+    page.press("Home")
+    until(lambda: page.run("new URLSearchParams(location.search).get('at')") == "0", "the address names the moment")
+    page.click("+1 h")
+    assert page.run("new URLSearchParams(location.search).get('at')") == "3600000"
+    page.click("Jobs")
+    page.see("running")
+    page.miss("succeeded", "tbody")
+    assert page.run("new URLSearchParams(location.search).get('at')") == "3600000", "links keep the moment"
+    page.open(f"{viewer.url}/ui/jobs/3?at=3600000&tab=why")
+    page.see("It needs 16 GPUs and 8 are free", "main")
+    assert violations(page) == []
+    page.size(390, 844)
+    assert page.run("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_moment_outside_of_the_journal_is_told_with_the_way_back(page: Page, viewer: Viewer) -> None:
+    page.open(viewer.address)
+    page.open(f"{viewer.url}/ui/jobs?at=99999999999")
+    page.see("is after the last record")
+    page.click("To the last")
+    page.see("4 jobs")
+    assert page.run("new URLSearchParams(location.search).get('at')") == "10600000"
+    page.forgive("422")
 
 
 def test_times_count_from_the_last_record(page: Page, viewer: Viewer) -> None:

@@ -17,6 +17,7 @@ KEYS = {
     "Escape": ("Escape", 27, ""),
     "Tab": ("Tab", 9, ""),
     "ArrowRight": ("ArrowRight", 39, ""),
+    "Home": ("Home", 36, ""),
     "PageDown": ("PageDown", 34, ""),
 }
 

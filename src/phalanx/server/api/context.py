@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -26,12 +28,16 @@ from phalanx.server.api.streams.slots import OpenConnections
 from phalanx.server.clock import wall_ms
 from phalanx.server.heartbeat import Heartbeat
 from phalanx.server.options import Options
+from phalanx.server.past.reading import Told
 from phalanx.server.refusal import Refusal
 from phalanx.server.store import settings
 from phalanx.server.store.database import Database
 from phalanx.server.store.reasons import Waiting
 
 Found = TypeVar("Found")
+
+SHOWN: ContextVar[Moment | None] = ContextVar("moment", default=None)
+"""The past moment that a request is about."""
 
 ACCOUNTS_KEPT = 10_000
 RECENT_MS = 200
@@ -48,6 +54,19 @@ class WaitingCounts:
 
 
 @dataclass(slots=True)
+class Moment:
+    """A past moment: the record after which it is, its picture, and what is kept of it as of the present."""
+
+    at_ms: int
+    seq: int
+    database: Database
+    folder: Path
+    told: Told
+    board: Board = field(default_factory=Board)
+    waiting: WaitingCounts = field(default_factory=WaitingCounts)
+
+
+@dataclass(slots=True)
 class Context:
     """A worker: its options, its view of the store, its line to the loop and its figures."""
 
@@ -61,8 +80,11 @@ class Context:
     _files: FileThreads = field(default_factory=FileThreads)
     passwords: PasswordChecker = field(default_factory=PasswordChecker)
     renewals: Renewals = field(init=False)
-    board: Board = field(default_factory=Board)
-    waiting: WaitingCounts = field(default_factory=WaitingCounts)
+    _board: Board = field(default_factory=Board)
+    _waiting: WaitingCounts = field(default_factory=WaitingCounts)
+    pictures: dict[tuple[int, int], Moment] = field(default_factory=dict)
+    """Pictures that are open, by record and moment, the last used last. To open or close one takes `looking_back`."""
+    looking_back: asyncio.Lock = field(default_factory=asyncio.Lock)
     _accounts: dict[str, tuple[Account, int]] = field(default_factory=dict)
     _accounts_of: int = -1
     known_queues: dict[str, None] = field(default_factory=dict)
@@ -73,7 +95,10 @@ class Context:
         self.renewals = Renewals(self.engine)
 
     def now_ms(self) -> int:
-        """The moment that is shown: now, or that of the last record of a journal that is opened."""
+        """The moment that is shown: now, or that of the last record of a journal that is opened, or a past one."""
+        moment = SHOWN.get()
+        if moment is not None:
+            return moment.at_ms
         return self.options.shown.last_ms if self.options.shown else wall_ms()
 
     @property
@@ -83,13 +108,33 @@ class Context:
             return ""
         return self.heartbeat.trouble if self.engine.connected else self.engine.trouble
 
-    async def read(self, query: Callable[..., Found], *arguments: object) -> Found:
-        """Runs a query of the store beside everything else."""
-        return await run_in_threadpool(self._read, query, *arguments)
+    @property
+    def outlook_folder(self) -> Path:
+        """Where the planner's outlook is, of the moment that is shown."""
+        moment = SHOWN.get()
+        return moment.folder if moment is not None else self.options.file("run")
 
-    def _read(self, query: Callable[..., Found], *arguments: object) -> Found:
-        with self.database.reading() as connection:
-            return query(connection, *arguments)
+    @property
+    def board(self) -> Board:
+        """The devices, of the moment that is shown."""
+        moment = SHOWN.get()
+        return moment.board if moment is not None else self._board
+
+    @property
+    def waiting(self) -> WaitingCounts:
+        """The pending jobs, of the moment that is shown."""
+        moment = SHOWN.get()
+        return moment.waiting if moment is not None else self._waiting
+
+    async def read(self, query: Callable[..., Found], *arguments: object) -> Found:
+        """Runs a query of the store beside everything else, of the moment that is shown."""
+        moment = SHOWN.get()
+        database = moment.database if moment is not None else self.database
+        return await run_in_threadpool(_read, database, query, *arguments)
+
+    async def read_now(self, query: Callable[..., Found], *arguments: object) -> Found:
+        """The same of the present, whatever is shown: who is a user is asked of the present."""
+        return await run_in_threadpool(_read, self.database, query, *arguments)
 
     async def of_file(self, user: str, look: Callable[..., Found], *arguments: object) -> Found:
         """Reads from a file of a job for a user beside everything else, on threads that nothing else uses."""
@@ -106,7 +151,7 @@ class Context:
         known = kept.get(digest)
         if known is not None and wall_ms() - known[1] < 1_000:
             return known[0]
-        found = await self.read(account_of_digest, digest, wall_ms())
+        found = await self.read_now(account_of_digest, digest, wall_ms())
         if found is not None:
             kept[digest] = (found, wall_ms())
         return found
@@ -114,7 +159,7 @@ class Context:
     async def secret(self) -> bytes:
         """What the tokens of attempts are signed with."""
         if self._secret is None:
-            self._secret = await self.read(settings.get, "secret")
+            self._secret = await self.read_now(settings.get, "secret")
         if self._secret is None:
             raise Refusal("unavailable", "the engine is starting: try again in a moment", {"retry_after_s": 1})
         return self._secret
@@ -133,6 +178,11 @@ class Context:
     async def gpu_types(self) -> tuple[str, ...]:
         """The GPU types of the cluster, as they are or were a moment ago."""
         return tuple((await self.recent_cluster()).get("gpu_types", ()))
+
+
+def _read(database: Database, query: Callable[..., Found], *arguments: object) -> Found:
+    with database.reading() as connection:
+        return query(connection, *arguments)
 
 
 def _cluster(connection: Connection) -> dict[str, Any]:

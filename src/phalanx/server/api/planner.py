@@ -7,8 +7,8 @@ import time
 
 import msgspec
 
-from phalanx.server.api.context import Context
-from phalanx.server.planner.questions import ExpectStart, Question, asked_by, encoded, reply_of
+from phalanx.server.api.context import SHOWN, Context
+from phalanx.server.planner.questions import Asked, ExpectStart, Question, asked_by, encoded, reply_of
 from phalanx.server.refusal import Refusal
 from phalanx.server.unix import short_address
 
@@ -21,12 +21,19 @@ SUBMITTER_PATIENCE_S = 5.0
 
 
 async def ask(context: Context, user: str, question: Question, patience_s: float = PATIENCE_S) -> bytes:
-    """Has the planner answer a user within a time. What it refuses is raised."""
+    """Has the planner answer a user within a time, about the moment that is shown. What it refuses is raised."""
+    moment = SHOWN.get()
+    about = (moment.seq, moment.at_ms) if moment is not None else (-1, 0)
+    return await ask_about(context, asked_by(user, question, *about), patience_s)
+
+
+async def ask_about(context: Context, asked: Asked, patience_s: float = PATIENCE_S) -> bytes:
+    """Hands a question over."""
     try:
         async with asyncio.timeout(patience_s):
             reader, writer = await _planner(context)
             try:
-                writer.write(encoded(asked_by(user, question)))
+                writer.write(encoded(asked))
                 writer.write_eof()
                 reply = reply_of(await reader.read(-1))
             finally:

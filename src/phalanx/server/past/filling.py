@@ -25,6 +25,7 @@ from phalanx.server.figures.series import FILE, STEP_MS, SeriesWriter
 from phalanx.server.hidden_env import line_without_values
 from phalanx.server.loop.journal_writer import JournalWriter
 from phalanx.server.options import Shown
+from phalanx.server.past.moments import STATES, Moments
 from phalanx.server.store import snapshots
 from phalanx.server.store.bulk import Bulk
 from phalanx.server.store.database import Database
@@ -116,6 +117,8 @@ class _Filling:
         self._transaction = ExitStack()
         self._open: Connection | None = None
         self._records = 0
+        self._moments = Moments(folder / STATES)
+        self._kept = state.seq
         self.first_ms = state.now
         if state.seq >= 0:
             self._begin_at_state()
@@ -142,6 +145,9 @@ class _Filling:
         self._writer.journal.append(record, hidden)
         self._figures.note(record)
         self._records += 1
+        if self._moments.is_due(self._state.seq, self._kept):
+            self._kept = self._state.seq
+            self._moments.keep(self._state)
 
     def end(self) -> None:
         """Writes the rest."""
@@ -175,4 +181,5 @@ class _Filling:
             rows.append({"seq": seq, "now_ms": known.submitted_ms, "type": "JobSubmitted", "job": name, "line": line})
         with self._database.writing() as connection:
             EARLIER.run(connection, rows)
+            self._moments.keep(state)
             self._writer.begin(connection, jobs)

@@ -23,10 +23,11 @@ from phalanx.server.figures.keeper import Keeper
 from phalanx.server.installed import load_installed_policies
 from phalanx.server.log import log_to_stderr
 from phalanx.server.loop.wire import json_of
-from phalanx.server.options import options_of
+from phalanx.server.options import Options, options_of
 from phalanx.server.planner.answers import answer
 from phalanx.server.planner.forecaster import Forecaster
 from phalanx.server.planner.future import pass_time
+from phalanx.server.planner.past_answers import answer_of_past
 from phalanx.server.planner.places import Places
 from phalanx.server.planner.questions import Asked, HideValues, Reply, TakeSnapshot, asked_of, encoded, question_of
 from phalanx.server.refusal import Refusal
@@ -79,8 +80,9 @@ class Planner:
         listener: socket.socket,
         keeper: Keeper,
         forecaster: Forecaster,
-        is_shown: bool = False,
+        options: Options,
     ) -> None:
+        self._options = options
         self._database = database
         self._keeper = keeper
         self._forecaster = forecaster
@@ -98,7 +100,7 @@ class Planner:
             self.state: State = recover(connection, database.url)
             keeper.recall(connection, self.state)
         # As the loop's: a clock that is set ahead is no reason to take jobs for overdue.
-        self._clock = Still(self.state.now) if is_shown else Clock(self.state.now)
+        self._clock = Still(self.state.now) if options.shown else Clock(self.state.now)
 
     def turn(self) -> None:
         """Takes in what arrives, has copies answer as far as there are places, and looks ahead now and then."""
@@ -162,7 +164,11 @@ class Planner:
             child = fork_mortal()
             if child == 0:
                 os._exit(
-                    _answer(visitor.socket, visitor.asked, self.state, self._clock.now_ms(), self._forecaster.newest)
+                    _answer_of_past(visitor.socket, visitor.asked, self._options)
+                    if visitor.asked.seq >= 0
+                    else _answer(
+                        visitor.socket, visitor.asked, self.state, self._clock.now_ms(), self._forecaster.newest
+                    )
                 )
             visitor.since_s = time.monotonic()
             self._at_work[child] = visitor
@@ -224,7 +230,7 @@ def main(handle: str) -> int:
     try:
         keeper = Keeper(options.file(), options.file("run"), log)
         forecaster = Forecaster(options.file(FORECASTS))
-        planner = Planner(open_reader(options.store_url), listener, keeper, forecaster, bool(options.shown))
+        planner = Planner(open_reader(options.store_url), listener, keeper, forecaster, options)
         log.info("ready", extra={"seq": planner.state.seq})
         while True:
             planner.turn()
@@ -243,6 +249,17 @@ def _answer(visitor: socket.socket, asked: Asked, state: State, now_ms: int, for
         if not isinstance(question, TakeSnapshot | HideValues):
             pass_time(state, now_ms)
         _send(visitor, answer(question, state, forecast))
+    except (OSError, msgspec.DecodeError, msgspec.ValidationError):
+        return 1
+    return 0
+
+
+def _answer_of_past(visitor: socket.socket, asked: Asked, options: Options) -> int:
+    """The same about a moment of the past."""
+    visitor.settimeout(PATIENCE_S)
+    os.nice(DEAR_NICE)
+    try:
+        _send(visitor, answer_of_past(asked, options))
     except (OSError, msgspec.DecodeError, msgspec.ValidationError):
         return 1
     return 0

@@ -73,6 +73,10 @@ class HideValues(msgspec.Struct, frozen=True, tag=True):
     link: bytes
 
 
+class DrawPicture(msgspec.Struct, frozen=True, tag=True):
+    """What did the view tell at a moment? Answered with the folder of the picture."""
+
+
 Question = (
     Why
     | ExpectStart
@@ -84,6 +88,7 @@ Question = (
     | ListUse
     | TakeSnapshot
     | HideValues
+    | DrawPicture
 )
 
 
@@ -92,11 +97,15 @@ CHEAP = (Why, ExpectStart, ListReservations, ListUse)
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A question as it comes to the planner: of which user, whether it is soon answered, and the question itself."""
+    """A question as it comes to the planner: of which user, whether it is soon answered, and the question itself. One
+    about the past is asked of the State after `seq`, at `at_ms`.
+    """
 
     user: str
     cheap: bool
     question: msgspec.Raw
+    seq: int = -1
+    at_ms: int = 0
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -111,9 +120,10 @@ _asked = msgspec.msgpack.Decoder(Asked)
 _reply = msgspec.msgpack.Decoder(Reply)
 
 
-def asked_by(user: str, question: Question) -> Asked:
-    """A question of a user."""
-    return Asked(user, isinstance(question, CHEAP), msgspec.Raw(msgspec.msgpack.encode(question)))
+def asked_by(user: str, question: Question, seq: int = -1, at_ms: int = 0) -> Asked:
+    """A question of a user, about the present or the moment after a record."""
+    cheap = isinstance(question, CHEAP) and seq < 0
+    return Asked(user, cheap, msgspec.Raw(msgspec.msgpack.encode(question)), seq, at_ms)
 
 
 def asked_of(content: bytes) -> Asked:

@@ -169,6 +169,12 @@ def lines_after(connection: Connection, seq: int) -> Iterator[bytes]:
         seq = chunk[-1].seq
 
 
+def first_ms(connection: Connection) -> int:
+    """The moment of the first record; 0 if there is none. What a bundle knows of jobs from before has no number."""
+    first = select(journal.c.now_ms).where(journal.c.seq >= 0).order_by(journal.c.seq).limit(1)
+    return int(connection.execute(first).scalar() or 0)
+
+
 def first_after(connection: Connection, now_ms: int) -> int:
     """The number of the first record at or after a moment. Records are in order of time, so it is found by halves."""
     low, high = 0, newest_seq(connection) + 1

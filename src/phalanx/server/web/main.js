@@ -1,6 +1,9 @@
 // The shell: login or navigation, and the view that the address names.
+import { holdClock } from "./core/clock.js";
+import { useData } from "./core/data.js";
 import { html, render, useEffect, useLayoutEffect, useState } from "./core/dom.js";
 import { listen, stopListening } from "./core/live.js";
+import { momentIn } from "./core/moment.js";
 import { go, route } from "./core/route.js";
 import { resume, session, showsFile } from "./core/session.js";
 import { useStore } from "./core/store.js";
@@ -8,6 +11,7 @@ import { Problem } from "./parts/problem.js";
 import { Toast } from "./parts/toast.js";
 import { Header } from "./shell/header.js";
 import { Login } from "./shell/login.js";
+import { MomentBar, goTo } from "./shell/moment-bar.js";
 import { VIEWS, viewOf } from "./shell/views.js";
 
 const View = ({ name, params }) => {
@@ -25,8 +29,18 @@ const View = ({ name, params }) => {
   return html`<${shown.component} ...${params} />`;
 };
 
+// The clock of all views, before any of them is drawn.
+const useMoment = (query) => {
+  const { file } = useStore(session);
+  const at_ms = momentIn(query) ?? file?.last_ms ?? null;
+  holdClock(at_ms);
+  const past = useData(at_ms === null ? null : "/past");
+  return { at_ms, past: past.data, leave: file ? null : () => goTo(null) };
+};
+
 const Inside = () => {
-  const { path } = useStore(route);
+  const { path, query } = useStore(route);
+  const moment = useMoment(query);
   const { name, params } = viewOf(path);
   useEffect(() => {
     document.title = `${params.job ?? params.name ?? VIEWS[name].title} · phalanx`;
@@ -35,7 +49,8 @@ const Inside = () => {
   return html`
     <a class="skip" href="#main">To the content</a>
     <${Header} current=${VIEWS[name].place ?? name} />
-    <main id="main" tabindex="-1"><${View} name=${name} params=${params} /></main>
+    ${moment.past && html`<${MomentBar} ...${moment} />`}
+    <main id="main" tabindex="-1"><${View} key=${momentIn(query) ?? "now"} name=${name} params=${params} /></main>
     <${Toast} />
   `;
 };

@@ -11,6 +11,7 @@ from phalanx.server.api.auth import SignedIn, WorkerContext
 from phalanx.server.api.described import answers
 from phalanx.server.api.overview import models
 from phalanx.server.api.pages import as_json
+from phalanx.server.api.past import PAST
 from phalanx.server.api.routes.nodes import need_eyes
 from phalanx.server.store import jobs as table
 from phalanx.server.store.jobs import Filters, Page
@@ -25,7 +26,7 @@ KINDS = ("failing", "stuck", "idle_gpus", "deadline_at_risk", "past_max_wait", "
 """What may be the matter, the most pressing first."""
 
 
-@router.get("/attention", tags=["jobs"], responses=answers(models.AttentionModel))
+@router.get("/attention", dependencies=PAST, tags=["jobs"], responses=answers(models.AttentionModel))
 async def list_attention(
     account: SignedIn,
     context: WorkerContext,
@@ -47,7 +48,7 @@ async def list_attention(
     return as_json({"items": items[:limit], "total": len(items)})
 
 
-@router.get("/fragmentation", tags=["cluster"], responses=answers(models.FragmentationModel))
+@router.get("/fragmentation", dependencies=PAST, tags=["cluster"], responses=answers(models.FragmentationModel))
 async def show_fragmentation(account: SignedIn, context: WorkerContext) -> Response:
     """Show the largest gang of single GPUs that could start now: in the whole cluster, and in one domain of each level.
 

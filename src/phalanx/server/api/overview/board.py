@@ -69,7 +69,7 @@ class Board:
     def outlook(self, context: Context) -> Outlook:
         """What the planner last made out of the whole State."""
         if self._outlook is None:
-            self._outlook = OutlookFile(context.options.file("run"))
+            self._outlook = OutlookFile(context.outlook_folder)
         return self._outlook.read()
 
     def _take_in(self, changes: Changes) -> None:

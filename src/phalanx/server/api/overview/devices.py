@@ -16,6 +16,7 @@ from phalanx.server.api.overview import models
 from phalanx.server.api.overview.board import NOTHING, Board
 from phalanx.server.api.overview.frames import UNKNOWN, Colour, Frame, Painter
 from phalanx.server.api.pages import as_json, as_list
+from phalanx.server.api.past import PAST
 from phalanx.server.api.routes.nodes import need_eyes
 from phalanx.server.figures.states import HEALTHS, STATES
 from phalanx.server.refusal import Refusal
@@ -37,7 +38,7 @@ Width = Annotated[
 IfNoneMatch = Annotated[str, Header(max_length=1000, description="The ETag of the answer that you have.")]
 
 
-@router.get("/devices/map", responses=answers(models.DeviceMapModel))
+@router.get("/devices/map", dependencies=PAST, responses=answers(models.DeviceMapModel))
 async def show_map(account: SignedIn, context: WorkerContext, if_none_match: IfNoneMatch = "") -> Response:
     """Show where every GPU lies. It seldom changes: ask with `If-None-Match`, and hear 304."""
     need_eyes(account)
@@ -55,7 +56,7 @@ async def show_map(account: SignedIn, context: WorkerContext, if_none_match: IfN
     return as_json(told, headers=headers)
 
 
-@router.get("/devices/frame", responses=content("application/octet-stream", READ))
+@router.get("/devices/frame", dependencies=PAST, responses=content("application/octet-stream", READ))
 async def show_frame(
     account: SignedIn, context: WorkerContext, colour: Colouring = "state", width: Width = 1
 ) -> Response:
@@ -76,7 +77,7 @@ async def show_frame(
     return Response(frame.content, headers=headers, media_type="application/octet-stream")
 
 
-@router.get("/devices/legend", responses=answers(models.LegendModel))
+@router.get("/devices/legend", dependencies=PAST, responses=answers(models.LegendModel))
 async def show_legend(
     account: SignedIn, context: WorkerContext, colour: Colouring = "state", width: Width = 1
 ) -> Response:
@@ -88,7 +89,7 @@ async def show_legend(
     return as_json({"version": frame.version, "colour": colour, "values": values})
 
 
-@router.get("/devices/shared", responses=answers(models.SharedDeviceListModel))
+@router.get("/devices/shared", dependencies=PAST, responses=answers(models.SharedDeviceListModel))
 async def list_shared(account: SignedIn, context: WorkerContext) -> Response:
     """List the GPUs that are shared or cut into MIG instances, with the parts that tasks have."""
     need_eyes(account)
@@ -103,7 +104,7 @@ async def list_shared(account: SignedIn, context: WorkerContext) -> Response:
     )
 
 
-@router.get("/devices/{node}/{index}", responses=answers(models.DeviceModel))
+@router.get("/devices/{node}/{index}", dependencies=PAST, responses=answers(models.DeviceModel))
 async def show_device(
     node: Annotated[str, Path(max_length=NAME_MAX, description="The name of a node.")],
     index: Annotated[int, Path(ge=0, le=1_000_000, description="Which of its GPUs.")],

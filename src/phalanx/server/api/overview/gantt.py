@@ -11,10 +11,11 @@ from sqlalchemy import Connection
 
 from phalanx.server.accounts.roles import Account
 from phalanx.server.api.auth import SignedIn, WorkerContext
-from phalanx.server.api.context import Context
+from phalanx.server.api.context import SHOWN, Context
 from phalanx.server.api.described import answers
 from phalanx.server.api.overview import operator_models as models
 from phalanx.server.api.pages import as_json
+from phalanx.server.api.past import PAST
 from phalanx.server.api.planner import ask
 from phalanx.server.api.routes.nodes import need_eyes
 from phalanx.server.planner.questions import ListReservations
@@ -32,7 +33,7 @@ PLANNER_PATIENCE_S = 2.0
 Time = Annotated[int | None, Query(ge=0, le=TIME_MAX)]
 
 
-@router.get("/timeline", responses=answers(models.ClusterTimelineModel))
+@router.get("/timeline", dependencies=PAST, responses=answers(models.ClusterTimelineModel))
 async def show_timeline(
     account: SignedIn,
     context: WorkerContext,
@@ -95,8 +96,13 @@ def _columns(runs: Sequence[Run], places: dict[str, int], account: Account) -> d
 
 
 async def _reservations(account: Account, context: Context) -> list[dict[str, Any]]:
+    moment = SHOWN.get()
     try:
-        told = msgspec.json.decode(await ask(context, account.user, ListReservations(), PLANNER_PATIENCE_S))["items"]
+        told = (
+            moment.told.reservations
+            if moment is not None
+            else msgspec.json.decode(await ask(context, account.user, ListReservations(), PLANNER_PATIENCE_S))["items"]
+        )
     except Refusal:
         return []
     queues = await context.read(node_table.queues_of, [each["job"] for each in told if each["job"]])

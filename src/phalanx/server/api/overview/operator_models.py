@@ -150,6 +150,13 @@ class ToldStartModel(Answered):
     outcome: Literal["kept", "late", "early"] | None
 
 
+class PastModel(Answered):
+    """The moments that can be looked at."""
+
+    first_ms: int = Field(description="Of the first record.")
+    last_ms: int = Field(description="Now; of a journal that is shown, of the last record.")
+
+
 class ReceiptsModel(Answered):
     """The starts that were told beside the real ones; `items` are the newest hundred."""
 
@@ -296,6 +303,7 @@ EXAMPLES: dict[str, Any] = {
             }
         ],
     },
+    "PastModel": {"first_ms": 1787408000000, "last_ms": 1790000000000},
     "SchedulerModel": {
         "now_ms": 1790000000000,
         "started_ms": 1789990000000,

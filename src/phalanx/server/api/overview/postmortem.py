@@ -15,6 +15,7 @@ from phalanx.server.api.described import answers
 from phalanx.server.api.overview import operator_models as models
 from phalanx.server.api.overview.timeline import segments_of
 from phalanx.server.api.pages import as_json
+from phalanx.server.api.past import PAST
 from phalanx.server.api.routes.jobs import Ref, find
 from phalanx.server.figures.series import FILE, read_points
 from phalanx.server.postmortem.causes import endings, first_cause
@@ -45,7 +46,7 @@ class _Report(msgspec.Struct):
 _report = msgspec.json.Decoder(_Report)
 
 
-@router.get("/jobs/{job}/postmortem", responses=answers(models.PostmortemModel))
+@router.get("/jobs/{job}/postmortem", dependencies=PAST, responses=answers(models.PostmortemModel))
 async def show_postmortem(job: Ref, account: SignedIn, context: WorkerContext) -> Response:
     """Show what became of a job's time: first cause, what each second went to, and what would have saved it.
 

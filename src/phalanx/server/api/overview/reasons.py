@@ -15,6 +15,7 @@ from phalanx.server.api.context import Context
 from phalanx.server.api.described import answers
 from phalanx.server.api.overview import models
 from phalanx.server.api.pages import as_json
+from phalanx.server.api.past import PAST
 from phalanx.server.api.routes.nodes import need_eyes
 from phalanx.server.store.reasons import Waiting, waiting
 from phalanx.words.reason import REASON_WORDS
@@ -25,7 +26,7 @@ EVERY_S = 0.25
 """How old the counts may be: however many ask, pending jobs are counted so often and no more."""
 
 
-@router.get("/reasons", responses=answers(models.ReasonListModel))
+@router.get("/reasons", dependencies=PAST, responses=answers(models.ReasonListModel))
 async def list_reasons(account: SignedIn, context: WorkerContext) -> Response:
     """Count the pending jobs that you may look at by the reason why each is pending, the most GPUs first."""
     need_eyes(account)

@@ -11,6 +11,7 @@ from phalanx.server.api.auth import SignedIn, WorkerContext
 from phalanx.server.api.described import answers
 from phalanx.server.api.overview import operator_models as models
 from phalanx.server.api.pages import as_json
+from phalanx.server.api.past import PAST
 from phalanx.server.api.routes.nodes import need_eyes
 from phalanx.server.store.forecasts import OUTCOMES, ToldStart, told_starts
 
@@ -21,7 +22,7 @@ SHOWN_MAX = 100
 TIME_MAX = 1 << 62
 
 
-@router.get("/receipts", responses=answers(models.ReceiptsModel))
+@router.get("/receipts", dependencies=PAST, responses=answers(models.ReceiptsModel))
 async def show_receipts(
     account: SignedIn,
     context: WorkerContext,

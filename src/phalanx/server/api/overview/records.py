@@ -12,6 +12,7 @@ from phalanx.server.api.auth import SignedIn, WorkerContext
 from phalanx.server.api.described import LIST, answers
 from phalanx.server.api.overview import operator_models as models
 from phalanx.server.api.pages import Cursor, as_list, place_of
+from phalanx.server.api.past import PAST
 from phalanx.server.api.routes.jobs import find
 from phalanx.server.api.routes.nodes import need_eyes
 from phalanx.server.api.streams.records import shown_to
@@ -23,7 +24,7 @@ LIMIT_MAX = 500
 TIME_MAX = 1 << 62
 
 
-@router.get("/journal", responses=answers(models.RecordListModel, LIST))
+@router.get("/journal", dependencies=PAST, responses=answers(models.RecordListModel, LIST))
 async def list_records(
     account: SignedIn,
     context: WorkerContext,

@@ -13,6 +13,7 @@ from phalanx.server.api.context import Context
 from phalanx.server.api.described import answers
 from phalanx.server.api.overview import models
 from phalanx.server.api.pages import as_json
+from phalanx.server.api.past import PAST
 from phalanx.server.api.routes.jobs import find
 from phalanx.server.api.routes.nodes import need_eyes
 from phalanx.server.figures.sample import CLUSTER_NAMES, JOB_NAMES, NODE_NAMES, QUEUE_NAMES
@@ -31,7 +32,7 @@ NAMES = {"cluster": CLUSTER_NAMES, "queue": QUEUE_NAMES, "node": NODE_NAMES, "jo
 Time = Annotated[int | None, Query(ge=0, le=TIME_MAX)]
 
 
-@router.get("/series", responses=answers(models.SeriesModel))
+@router.get("/series", dependencies=PAST, responses=answers(models.SeriesModel))
 async def show_series(
     account: SignedIn,
     context: WorkerContext,

@@ -13,6 +13,7 @@ from phalanx.server.api.auth import SignedIn, WorkerContext
 from phalanx.server.api.described import answers
 from phalanx.server.api.overview import models
 from phalanx.server.api.pages import as_json
+from phalanx.server.api.past import PAST
 from phalanx.server.api.routes.jobs import Ref, find
 from phalanx.server.api.routes.nodes import Name, need_eyes
 from phalanx.server.refusal import Refusal
@@ -39,7 +40,7 @@ SHOWN = {
 Segment = dict[str, Any]
 
 
-@router.get("/jobs/{job}/timeline", tags=["jobs"], responses=answers(models.JobTimelineModel))
+@router.get("/jobs/{job}/timeline", dependencies=PAST, tags=["jobs"], responses=answers(models.JobTimelineModel))
 async def show_job_timeline(job: Ref, account: SignedIn, context: WorkerContext) -> Response:
     """Show what a job has been doing since it was submitted, one segment after another, with the work that was lost."""
     item = await find(job, account, context)
@@ -50,7 +51,7 @@ async def show_job_timeline(job: Ref, account: SignedIn, context: WorkerContext)
     )
 
 
-@router.get("/nodes/{name}/timeline", tags=["cluster"], responses=answers(models.NodeTimelineModel))
+@router.get("/nodes/{name}/timeline", dependencies=PAST, tags=["cluster"], responses=answers(models.NodeTimelineModel))
 async def show_node_timeline(
     name: Name,
     account: SignedIn,

@@ -10,6 +10,7 @@ from phalanx.server.api.auth import SignedIn, WorkerContext
 from phalanx.server.api.described import answers
 from phalanx.server.api.models.jobs import UsageListModel
 from phalanx.server.api.pages import as_list
+from phalanx.server.api.past import PAST
 from phalanx.server.refusal import Refusal
 from phalanx.server.store.usage import By, Span, usage
 
@@ -19,7 +20,7 @@ WEEK_MS = 7 * 86_400_000
 Moment = Annotated[int | None, Query(ge=0, le=1 << 53)]
 
 
-@router.get("/usage", responses=answers(UsageListModel))
+@router.get("/usage", dependencies=PAST, responses=answers(UsageListModel))
 async def show_usage(
     account: SignedIn,
     context: WorkerContext,

@@ -33,6 +33,7 @@ from phalanx.server.api.models.jobs import (
     UntilModel,
 )
 from phalanx.server.api.pages import Cursor, Limit, as_json, as_list, place_of
+from phalanx.server.api.past import PAST
 from phalanx.server.api.planner import expected_start_ms
 from phalanx.server.clock import wall_ms
 from phalanx.server.hidden_env import without_values
@@ -186,7 +187,7 @@ async def submit_batch(
     return as_json({"ids": msgspec.json.decode(answer.body)["ids"]}, 201, headers)
 
 
-@router.get("/jobs", responses=answers(JobListModel, LIST))
+@router.get("/jobs", dependencies=PAST, responses=answers(JobListModel, LIST))
 async def list_jobs(
     account: SignedIn,
     context: WorkerContext,
@@ -232,7 +233,7 @@ async def list_jobs(
     return as_list([_shown(item, account) for item in items] if others else items, place)
 
 
-@router.get("/jobs/{job}", responses=answers(JobDetailModel))
+@router.get("/jobs/{job}", dependencies=PAST, responses=answers(JobDetailModel))
 async def show_job(job: Ref, account: SignedIn, context: WorkerContext) -> Response:
     """Show a job: what was asked for, where it stands, its present attempt, and what it said of its progress last.
 
@@ -253,7 +254,7 @@ async def show_job(job: Ref, account: SignedIn, context: WorkerContext) -> Respo
     return as_json(shown, headers={"ETag": f'"{item["version"]}"'})
 
 
-@router.get("/jobs/{job}/attempts", responses=answers(AttemptListModel))
+@router.get("/jobs/{job}/attempts", dependencies=PAST, responses=answers(AttemptListModel))
 async def list_attempts(job: Ref, account: SignedIn, context: WorkerContext) -> Response:
     """List all attempts at a job, the oldest first."""
     item = await find(job, account, context)

@@ -14,10 +14,11 @@ from phalanx.engine.state.records import JobState
 from phalanx.server.accounts.roles import Account, Role
 from phalanx.server.api.auth import SignedIn, WorkerContext, caller_of
 from phalanx.server.api.bodies import DrainBody, Nothing
-from phalanx.server.api.context import Context
+from phalanx.server.api.context import SHOWN, Context
 from phalanx.server.api.described import LIST, WRITE, answers
 from phalanx.server.api.models.cluster import ClusterModel, NodeListModel, NodeModel, PolicyModel, QueueListModel
 from phalanx.server.api.pages import Cursor, Limit, as_json, as_list, place_of
+from phalanx.server.api.past import PAST
 from phalanx.server.api.planner import ask
 from phalanx.server.api.routes.jobs import hand_over
 from phalanx.server.cluster.simulated import real_nodes_of
@@ -39,7 +40,7 @@ HIDDEN = ("queues", "queue_file", "maintenance")
 """What is kept of the cluster for other routes."""
 
 
-@router.get("/nodes", responses=answers(NodeListModel, LIST))
+@router.get("/nodes", dependencies=PAST, responses=answers(NodeListModel, LIST))
 async def list_nodes(
     account: SignedIn,
     context: WorkerContext,
@@ -54,7 +55,7 @@ async def list_nodes(
     return as_list(await _shown(found, account, context), place)
 
 
-@router.get("/nodes/{name}", responses=answers(NodeModel))
+@router.get("/nodes/{name}", dependencies=PAST, responses=answers(NodeModel))
 async def show_node(name: Name, account: SignedIn, context: WorkerContext) -> Response:
     """Show a node."""
     need_eyes(account)
@@ -78,7 +79,7 @@ async def undrain(
     return await _set_health(request, name, Health.HEALTHY, "", account, context)
 
 
-@router.get("/queues", responses=answers(QueueListModel))
+@router.get("/queues", dependencies=PAST, responses=answers(QueueListModel))
 async def list_queues(account: SignedIn, context: WorkerContext) -> Response:
     """List the queues you may look at, with what waits and runs in them, and what they own of the cluster's cells."""
     counted = list(await context.read(job_table.counted))
@@ -95,6 +96,9 @@ async def _use(user: str, context: Context) -> dict[str, Any]:
     """What queues have of what they are allotted, and have had of their budgets; nothing while the planner cannot
     say.
     """
+    moment = SHOWN.get()
+    if moment is not None:
+        return {"used": moment.told.used, "spent": moment.told.spent}
     try:
         use: dict[str, Any] = msgspec.json.decode(await ask(context, user, ListUse()))
     except Refusal:
@@ -102,7 +106,7 @@ async def _use(user: str, context: Context) -> dict[str, Any]:
     return use
 
 
-@router.get("/cluster", responses=answers(ClusterModel))
+@router.get("/cluster", dependencies=PAST, responses=answers(ClusterModel))
 async def show_cluster(account: SignedIn, context: WorkerContext) -> Response:
     """Show the cluster as a whole."""
     need_eyes(account)
@@ -112,7 +116,7 @@ async def show_cluster(account: SignedIn, context: WorkerContext) -> Response:
     return as_json({**cluster, "gpus_used": used, "simulated_nodes": simulated})
 
 
-@router.get("/policy", responses=answers(PolicyModel))
+@router.get("/policy", dependencies=PAST, responses=answers(PolicyModel))
 async def show_policy(account: SignedIn, context: WorkerContext) -> Response:
     """Show the policy and the placement in force."""
     need_eyes(account)

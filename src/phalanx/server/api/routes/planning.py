@@ -13,11 +13,12 @@ from phalanx.server.api.admission.large import LargeRoute, read_large
 from phalanx.server.api.admission.queue import need_queue
 from phalanx.server.api.auth import SignedIn, WorkerContext
 from phalanx.server.api.bodies import PlanBody, WhatIfBody
-from phalanx.server.api.context import Context
+from phalanx.server.api.context import SHOWN, Context
 from phalanx.server.api.described import READ, WRITE, answers, content
 from phalanx.server.api.jobfile import JobReader
 from phalanx.server.api.models.planning import PlanModel, ReservationListModel, WhatIfModel, WhyModel
 from phalanx.server.api.pages import as_json, as_list
+from phalanx.server.api.past import PAST
 from phalanx.server.api.planner import ask
 from phalanx.server.api.routes.jobs import Ref, find, roles_in, waiting_for
 from phalanx.server.clock import wall_ms
@@ -38,7 +39,7 @@ router = APIRouter(tags=["planning"], route_class=LargeRoute)
 _reader = JobReader()
 
 
-@router.get("/jobs/{job}/why", responses=answers(WhyModel))
+@router.get("/jobs/{job}/why", dependencies=PAST, responses=answers(WhyModel))
 async def why(job: Ref, account: SignedIn, context: WorkerContext) -> Response:
     """Say why a job is pending: one dominant reason, the counts behind it, and when it is expected to start."""
     item = await find(job, account, context)
@@ -68,10 +69,14 @@ async def what_if(body: WhatIfBody, request: Request, account: SignedIn, context
     return as_json({"base": msgspec.json.decode(base), "changed": msgspec.json.decode(changed)})
 
 
-@router.get("/reservations", responses=answers(ReservationListModel))
+@router.get("/reservations", dependencies=PAST, responses=answers(ReservationListModel))
 async def list_reservations(account: SignedIn, context: WorkerContext) -> Response:
     """List the reservations: for which job, on which nodes, from when on."""
-    items = msgspec.json.decode(await ask(context, account.user, ListReservations()))["items"]
+    moment = SHOWN.get()
+    if moment is not None:
+        items = moment.told.reservations
+    else:
+        items = msgspec.json.decode(await ask(context, account.user, ListReservations()))["items"]
     seen = await _seen(context, account, [item["job"] for item in items])
     return as_list([item for item in items if item["job"] in seen])
 

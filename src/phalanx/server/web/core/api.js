@@ -1,8 +1,10 @@
 // Requests to the server, and what can come of them.
 import { learnTime } from "./clock.js";
+import { shownMoment } from "./moment.js";
 import { session } from "./session-store.js";
 
 const BASE = "/api/v1";
+const PRESENT = new Set(["/session", "/past"]);
 const SAFE = new Set(["GET", "HEAD"]);
 
 export class ApiError extends Error {
@@ -37,13 +39,19 @@ const reach = async (url, init) => {
   }
 };
 
+// All that is read is read of the moment that is shown.
+const ofMoment = (method, path) => {
+  const at_ms = method === "GET" && !PRESENT.has(path) ? shownMoment() : null;
+  return at_ms === null ? path : `${path}${path.includes("?") ? "&" : "?"}at=${at_ms}`;
+};
+
 export const send = async (method, path, { body, headers = {}, signal } = {}) => {
   const sent = { ...headers };
   if (typeof body === "string") sent["Content-Type"] ??= "application/yaml";
   else if (body !== undefined) sent["Content-Type"] = "application/json";
   if (!SAFE.has(method) && session.value?.csrf) sent["X-CSRF-Token"] = session.value.csrf;
   const content = typeof body === "string" || body === undefined ? body : JSON.stringify(body);
-  const response = await reach(BASE + path, { method, headers: sent, body: content, signal, cache: "no-store" });
+  const response = await reach(BASE + ofMoment(method, path), { method, headers: sent, body: content, signal, cache: "no-store" });
   learnTime(response.headers.get("Date"));
   if (response.ok) return response;
   if (response.status === 401 && session.value?.user) session.set({ ...session.value, ended: true });

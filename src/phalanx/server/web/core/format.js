@@ -41,6 +41,8 @@ const DAY = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric",
 const SECOND = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit" });
 export const second = (at_ms) => SECOND.format(at_ms);
 
+export const dated = (at_ms) => EXACT.format(at_ms);
+
 export const exact = (at_ms) => `${EXACT.format(at_ms)} (${new Date(at_ms).toISOString()})`;
 export const clock = (at_ms) => (Math.abs(at_ms - serverNow()) < 64_800_000 ? CLOCK : DAY).format(at_ms);
 

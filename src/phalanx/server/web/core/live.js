@@ -1,4 +1,5 @@
 // What this tab hears of the event stream.
+import { shownMoment } from "./moment.js";
 import { session } from "./session-store.js";
 import { Store } from "./store.js";
 import { Stream } from "./stream.js";
@@ -12,7 +13,9 @@ export const onBatch = (listener) => {
   return () => listeners.delete(listener);
 };
 
+// What happens now changes nothing of the past.
 const hear = (batch) => {
+  if (shownMoment() !== null) return;
   for (const listener of [...listeners]) listener(batch);
 };
 

@@ -5,7 +5,17 @@ const here = () => ({ path: location.pathname, query: Object.fromEntries(new URL
 
 export const route = new Store(here());
 
-export const go = (address, { replace = false } = {}) => {
+// Where the past is shown, all views show it until it is left.
+const withMoment = (address) => {
+  const { at } = route.value.query;
+  const url = new URL(address, location.href);
+  if (!at || url.searchParams.has("at")) return address;
+  url.searchParams.set("at", at);
+  return url.pathname + url.search;
+};
+
+export const go = (address, { replace = false, keepMoment = true } = {}) => {
+  if (keepMoment) address = withMoment(address);
   if (replace) history.replaceState(null, "", address);
   else history.pushState(null, "", address);
   route.set(here());
@@ -19,7 +29,7 @@ export const setQuery = (changes, { replace = true } = {}) => {
     else query.set(key, value);
   }
   const text = query.toString();
-  go(location.pathname + (text && `?${text}`), { replace });
+  go(location.pathname + (text && `?${text}`), { replace, keepMoment: false });
 };
 
 addEventListener("popstate", () => route.set(here()));

@@ -1,6 +1,7 @@
 // Logging in and out, and what the account may do.
 import { get, post, remove } from "./api.js";
 import { holdClock } from "./clock.js";
+import { shownMoment } from "./moment.js";
 import { session } from "./session-store.js";
 
 export { session };
@@ -39,7 +40,14 @@ export const logOut = async () => {
 
 const liesIn = (queue, root) => root === "" || queue === root || queue.startsWith(`${root}/`);
 
+// Whether what is shown is over: a journal, or a past moment.
+export const looksBack = () => showsFile() || shownMoment() !== null;
+
+// In the past nothing can be changed.
+const isPast = (role) => role !== "viewer" && shownMoment() !== null;
+
 export const may = (role, queue = "") => {
+  if (isPast(role)) return false;
   const { roles, scopes } = session.value ?? NOBODY;
   const needed = ORDER.indexOf(role);
   return (
@@ -48,6 +56,7 @@ export const may = (role, queue = "") => {
 };
 
 export const mayAnywhere = (role) => {
+  if (isPast(role)) return false;
   const { roles, scopes } = session.value ?? NOBODY;
   return scopes.includes(SCOPE[role]) && roles.some((each) => ORDER.indexOf(each.role) >= ORDER.indexOf(role));
 };

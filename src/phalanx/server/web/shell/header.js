@@ -1,9 +1,13 @@
 // Navigation, the connection mark, and the account.
+import { serverNow } from "../core/clock.js";
 import { html } from "../core/dom.js";
 import { connection } from "../core/live.js";
+import { momentIn } from "../core/moment.js";
+import { route } from "../core/route.js";
 import { logOut, session } from "../core/session.js";
 import { useStore } from "../core/store.js";
 import { say } from "../parts/toast.js";
+import { goTo } from "./moment-bar.js";
 import { ThemeButton } from "./theme-button.js";
 import { NAVIGATION, VIEWS } from "./views.js";
 
@@ -38,8 +42,12 @@ const Account = () => {
   `;
 };
 
+// A moment ago: from there the slider goes back to the first record.
+const lookBack = () => goTo(serverNow() - 1_000);
+
 export const Header = ({ current }) => {
   const { file } = useStore(session);
+  const at_ms = momentIn(useStore(route).query);
   return html`
   <header class="bar">
     <a class="home" href="/ui/overview"><img src="/ui/static/icon.svg" alt="" width="20" height="20" /> phalanx</a>
@@ -49,7 +57,7 @@ export const Header = ({ current }) => {
       )}
     </nav>
     <div class="bar-end">
-      ${file ? html`<${FileMark} file=${file} /><${ThemeButton} />` : html`<${ConnectionMark} /><${ThemeButton} /><${Account} />`}
+      ${file ? html`<${FileMark} file=${file} /><${ThemeButton} />` : html`${at_ms === null ? html`<${ConnectionMark} /><button type="button" onClick=${lookBack}>Look back</button>` : html`<span class="connection">the past, not live</span>`}<${ThemeButton} /><${Account} />`}
     </div>
   </header>
 `;

@@ -1,5 +1,5 @@
 // The views: where each lives, and what it is called.
-import { may, mayAnywhere, showsFile } from "../core/session.js";
+import { looksBack, may, mayAnywhere } from "../core/session.js";
 
 export const VIEWS = {
   overview: { title: "Overview", load: () => import("../views/overview/overview.js") },
@@ -11,10 +11,10 @@ export const VIEWS = {
   nodes: { title: "Nodes", load: () => import("../views/nodes/nodes.js") },
   node: { title: "Node", place: "nodes", load: () => import("../views/nodes/node.js") },
   timeline: { title: "Timeline", load: () => import("../views/timeline/timeline.js") },
-  "what-if": { title: "What if", offered: () => may("viewer") && !showsFile(), load: () => import("../views/what-if/what-if.js") },
+  "what-if": { title: "What if", offered: () => may("viewer") && !looksBack(), load: () => import("../views/what-if/what-if.js") },
   events: { title: "Events", load: () => import("../views/events/events.js") },
-  scheduler: { title: "Scheduler", offered: () => !showsFile(), load: () => import("../views/scheduler/scheduler.js") },
-  accounts: { title: "Accounts", offered: () => !showsFile(), load: () => import("../views/accounts/accounts.js") },
+  scheduler: { title: "Scheduler", offered: () => !looksBack(), load: () => import("../views/scheduler/scheduler.js") },
+  accounts: { title: "Accounts", offered: () => !looksBack(), load: () => import("../views/accounts/accounts.js") },
   lost: { title: "Nothing here", place: "", load: () => import("./lost.js") },
 };
 
