@@ -10,13 +10,11 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 from phalanx.cluster.bits import from_members, members
 from phalanx.cluster.topology import Domain
+from phalanx.engine.preempt.cleared import ClearedGpus
 from phalanx.engine.state.records import AttemptRecord, JobRecord
 from phalanx.engine.state.state import State
 from phalanx.placement.place import largest_task
 from phalanx.placement.placement import Lack
-
-Clearable = dict[tuple[int, int], int]
-"""Nodes that have so many GPUs once all attempts up to a priority have left, by both: many heads ask for the same."""
 
 
 class UpperBounds:
@@ -26,7 +24,7 @@ class UpperBounds:
         self.state = state
         self._stage: Hashable = None
         self._known: dict[Hashable, UpperBound] = {}
-        self._clearable: Clearable = {}
+        self._cleared: ClearedGpus | None = None
         # A head that is refused is asked for twice.
         self._last: tuple[JobRecord, UpperBound] | None = None
 
@@ -35,14 +33,14 @@ class UpperBounds:
         if stage != self._stage:
             self._stage = stage
             self._known.clear()
-            self._clearable.clear()
+            self._cleared = ClearedGpus(self.state, leaving)
             self._last = None
         if self._last is not None and self._last[0] is head:
             return self._last[1]
         kind = (head.asked.gang, head.asked.node_selector, head.asked.tolerations)
         found = self._known.get(kind)
         if found is None:
-            found = self._known[kind] = UpperBound(self.state, head, leaving, self._clearable)
+            found = self._known[kind] = UpperBound(self.state, head, leaving, self._cleared)
         self._last = (head, found)
         return found
 
@@ -55,12 +53,11 @@ class UpperBound:
     """
 
     def __init__(
-        self, state: State, head: JobRecord, leaving: Mapping[str, AttemptRecord], clearable: Clearable | None = None
+        self, state: State, head: JobRecord, leaving: Mapping[str, AttemptRecord], cleared: ClearedGpus | None = None
     ) -> None:
         self.state = state
         self.capacity = state.capacity
-        self._leaving = leaving
-        self._clearable: Clearable = {} if clearable is None else clearable
+        self._cleared = ClearedGpus(state, leaving) if cleared is None else cleared
         self._asked, self._tasks = head.asked, head.tasks
         gang = head.asked.gang
         task, self._count = largest_task(head.asked)
@@ -71,7 +68,6 @@ class UpperBound:
         self._level = self._required if self._required in state.topology.domains else ""
         self._on_one_node = self._count == 1 or (self._required in state.cluster.levels and not self._level)
         self.lack: Lack | None = None
-        self._left: list[int] | None = None
         self._fits: bool | None = None
         self._fits_now: bool | None = None
         self._fits_without: dict[tuple[int, bool], bool] = {}
@@ -167,9 +163,11 @@ class UpperBound:
         return self._fits_without[asked]
 
     def _may_fit_without(self, up_to: int, reach: int) -> bool:
-        left = {node: self._tasks_without(node, up_to) for node in self._left_nodes if reach >> node & 1}
+        left = {
+            node: self._cleared.without(node, up_to) // self._gpus for node in self._left_nodes if reach >> node & 1
+        }
         if self._on_one_node:
-            clearable = self._cleared(up_to, self._gpus * self._count) & reach
+            clearable = self._cleared.nodes(up_to, self._gpus * self._count) & reach
             if clearable and left:
                 clearable &= ~self._bits(left)
             return bool(clearable) or any(tasks >= self._count for tasks in left.values())
@@ -181,14 +179,7 @@ class UpperBound:
     def _stoppable_sets(self, up_to: int, nodes: int) -> list[int]:
         """Of some nodes those that have GPUs for one task, for two, … once all attempts up to a priority have left."""
         most = self.capacity.gpus_max // self._gpus
-        return [nodes & self._cleared(up_to, tasks * self._gpus) for tasks in range(1, most + 1)]
-
-    def _cleared(self, up_to: int, gpus: int) -> int:
-        """Nodes that have so many GPUs once all attempts up to a priority have left."""
-        known = self._clearable.get((up_to, gpus))
-        if known is None:
-            known = self._clearable[up_to, gpus] = self.state.preemptible_gpus.nodes(self.capacity, up_to, gpus)
-        return known
+        return [nodes & self._cleared.nodes(up_to, tasks * self._gpus) for tasks in range(1, most + 1)]
 
     def _by_domain(self, sets: list[int], left: Mapping[int, int], reach: int) -> Iterator[int]:
         """Tasks in each domain within reach."""
@@ -225,33 +216,15 @@ class UpperBound:
         return found
 
     @property
-    def _left_nodes(self) -> list[int]:
+    def _left_nodes(self) -> Iterator[int]:
         """Nodes that could take a task and that an attempt is leaving."""
-        if self._left is None:
-            bit, able = self.state.topology.bit, self._ask.eligible & self.capacity.open
-            nodes = {booking.node: None for attempt in self._leaving.values() for booking in attempt.bookings}
-            self._left = [node for node in nodes if bit[node] & able]
-        return self._left
-
-    def _gpus_soon(self, node: int) -> int:
-        """GPUs of a node that are free once the attempts that leave it have left."""
-        capacity = self.capacity
-        kept = capacity.held[node] & ~capacity.ceding[node] | capacity.claimed[node]
-        return (capacity.all_devices[node] & ~(kept | capacity.unhealthy[node] | capacity.cutting[node])).bit_count()
+        return members(self._cleared.left & self._ask.eligible & self.capacity.open)
 
     def _tasks_soon(self, node: int) -> int:
         """Tasks that such a node takes then."""
-        fits = self._gpus_soon(node) // self._gpus
+        fits = self._cleared.soon(node) // self._gpus
         for number, needed in self._ask.needs:
             amount = self.capacity.amounts[number]
             free = amount.total[node] - amount.held[node] + amount.ceding[node] - amount.claimed[node]
             fits = min(fits, free // needed)
         return fits
-
-    def _tasks_without(self, node: int, up_to: int) -> int:
-        """Tasks that such a node takes, by its GPUs, once all attempts up to a priority have left it, too."""
-        gpus = self._gpus_soon(node)
-        for attempt in self.state.on_node.get(node, {}).values():
-            if attempt.job.priority <= up_to and attempt.stoppable and attempt.key not in self._leaving:
-                gpus += sum(booking.devices.bit_count() for booking in attempt.bookings if booking.node == node)
-        return min(gpus, self.capacity.all_devices[node].bit_count()) // self._gpus
