@@ -12,7 +12,7 @@ from phalanx.cli.main import cli, run
 
 ROOT = Path(__file__).parents[2]
 GUIDES = sorted((ROOT / "docs" / "guides").rglob("*.md"))
-ENDLESS = {"attach", "autoscale", "extender", "forward", "shadow", "top", "up", "watch"}
+ENDLESS = {"attach", "autoscale", "extender", "forward", "shadow", "top", "up", "view", "watch"}
 """Verbs that go on until they are stopped: a guide shows them in a block of `console`."""
 
 

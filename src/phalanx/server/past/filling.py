@@ -37,7 +37,8 @@ RECORDS_AT_ONCE = 2_000
 TOLD_RECORDS = 50_000
 HALF_HOUR_MS = 1_800_000
 KEPT_MS = 31 * 24 * 3_600_000
-"""How far back figures are kept."""
+NODES_KEPT_MS = 24 * 3_600_000
+"""How far back figures are kept, and those of nodes."""
 
 STEPS_MS = ((4 * 3_600_000, STEP_MS), (48 * 3_600_000, 120_000))
 """How often figures are taken of a journal that is so long at most; of a longer one every half hour."""
@@ -69,13 +70,16 @@ class Figures:
         self._loads = Loads()
         self._series = SeriesWriter(folder / FILE)
         self._due_ms = max(first_ms, last_ms - KEPT_MS)
+        self._nodes_since_ms = last_ms - NODES_KEPT_MS
 
     def pass_to(self, state: State, now_ms: int) -> None:
         """Takes the figures that are due before a moment, up to which nothing has changed."""
         while self._due_ms < now_ms:
             running = {attempt.job.id for attempt in state.attempts_present()}
             self._loads.keep(running)
-            self._series.add(sample(state, self._loads), self._due_ms)
+            with_nodes = self._due_ms >= self._nodes_since_ms
+            found = (each for each in sample(state, self._loads) if with_nodes or not each[0].startswith("node:"))
+            self._series.add(found, self._due_ms)
             self._series.add_jobs(sample_jobs(state, self._loads), self._due_ms)
             self._series.finish_jobs({f"job:{job}" for job in running})
             self._due_ms += self._step_ms
