@@ -93,6 +93,16 @@ MATRIX: dict[tuple[str, str], tuple[Any, set[str]]] = {
     ("POST", "/jobs/{job}/progress"): ({}, set()),
     ("POST", "/plan"): ({"jobs": [{**JOB, "queue": "red"}]}, RED),
     ("POST", "/what-if"): ({"fail": []}, WHOLE_VIEWERS),
+    ("POST", "/uploads"): ({"any": "text"}, WHOLE_VIEWERS),
+    ("GET", "/uploads"): (None, WHOLE_VIEWERS),
+    ("DELETE", "/uploads/{upload_id}"): (None, WHOLE_OPERATORS),
+    ("POST", "/studies"): ({"source": "synthetic:jobs=1,load=0.5"}, WHOLE_VIEWERS),
+    ("GET", "/studies"): (None, WHOLE_VIEWERS),
+    ("GET", "/studies/{study}"): (None, WHOLE_OPERATORS),
+    ("GET", "/studies/{study}/answer"): (None, WHOLE_OPERATORS),
+    ("GET", "/studies/{study}/report"): (None, WHOLE_OPERATORS),
+    ("POST", "/studies/{study}:cancel"): (None, WHOLE_OPERATORS),
+    ("DELETE", "/studies/{study}"): (None, WHOLE_OPERATORS),
     ("GET", "/reservations"): (None, EVERYBODY),
     ("GET", "/snapshot"): (None, {"admin"}),
     ("GET", "/nodes"): (None, WITH_EYES),
@@ -209,10 +219,22 @@ def call(site: Site, client: httpx2.Client, method: str, path: str, body: Any) -
     if filled.startswith("/secrets/"):
         site.server.client.put("/secrets/SPARE", json={"value": "x", "grants": []}).raise_for_status()
         filled = filled.replace("{name}", "SPARE")
+    if "{study}" in filled:
+        filled = filled.replace("{study}", of_admin(site, "/studies", json={"source": "synthetic:jobs=1,load=0.5"}))
+    if "{upload_id}" in filled:
+        filled = filled.replace("{upload_id}", of_admin(site, "/uploads", content="any text"))
     filled = filled.replace("{name}", "n0").replace("{node}/{index}", "n0/0")
     url = site.server.url + "/metrics" if path == "/metrics" else filled
     parameters = {"follow": "false", "since": "0"} if path == "/events" else None
     return client.request(method, url, json=body, params=parameters)
+
+
+def of_admin(site: Site, path: str, **made_of: Any) -> str:
+    """Something of the admin's: what there is, or else a new one."""
+    for item in site.server.client.get(path).raise_for_status().json()["items"]:
+        if item["user"] == "admin":
+            return str(item["id"])
+    return str(site.server.client.post(path, **made_of).raise_for_status().json()["id"])
 
 
 def undo(site: Site, method: str, path: str) -> None:
@@ -225,6 +247,9 @@ def undo(site: Site, method: str, path: str) -> None:
                 site.jobs["ada"] = admin.post("/jobs", json=again).raise_for_status().json()["id"]
     if path.endswith(":drain"):
         admin.post("/nodes/n0:undrain").raise_for_status()
+    if method == "POST" and path in ("/uploads", "/studies"):
+        for item in admin.get(path).raise_for_status().json()["items"]:
+            admin.delete(f"{path}/{item['id']}").raise_for_status()
     if path == "/users" and method == "POST":
         admin.delete("/users/newcomer")
     if path.startswith("/users/"):

@@ -14,7 +14,7 @@ from phalanx.server.accounts.roles import Role
 from phalanx.server.alerts.rules import FILE_KEYS, RULE_KEYS
 from phalanx.server.api import bodies
 from phalanx.server.api.examples import EXAMPLES
-from phalanx.server.api.models import accounts, base, cluster, found, jobs, planning
+from phalanx.server.api.models import accounts, base, cluster, found, jobs, planning, studies
 from phalanx.server.api.overview import models as overview
 from phalanx.server.api.overview import operator_models
 from phalanx.server.api.reference import document, page
@@ -71,7 +71,7 @@ def test_the_reference_of_alerts_has_every_key() -> None:
         assert f"| `{key}` |" in text
 
 
-MODULES = (base, jobs, cluster, planning, accounts, found, overview, operator_models, bodies)
+MODULES = (base, jobs, cluster, planning, studies, accounts, found, overview, operator_models, bodies)
 
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))

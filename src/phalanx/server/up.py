@@ -42,7 +42,7 @@ AGAIN_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 LIVED_S = 30.0
 LAST_BYTES = 4096
-FOLDERS = ("run", "log", "jobs", "backend", "checkpoints", "homes", "run/figures")
+FOLDERS = ("run", "log", "jobs", "backend", "checkpoints", "homes", "studies", "run/figures")
 PASSED_THROUGH = ("", "jobs", "backend", "checkpoints", "homes")
 """Folders that tasks of other Unix users must pass through, without seeing what else is in them."""
 
@@ -101,6 +101,10 @@ class Tree:
             ),
             Part("planner", [*module, "phalanx.server.planner.process", handle], (told,), bool(self.options.shown)),
         ]
+        if not self.options.shown:
+            self.parts.append(
+                Part("studies", [*module, "phalanx.server.studies.process", handle], (told,), needed=False)
+            )
         if self.options.alerts:
             self.parts.append(Part("alerts", [*module, "phalanx.server.alerts.process", handle], (told,), needed=False))
         if self.options.prometheus:

@@ -42,6 +42,7 @@ from phalanx.server.api.routes import (
     planning,
     secrets,
     sessions,
+    studies,
     watching,
     web,
 )
@@ -89,6 +90,7 @@ def create_app(context: Context) -> FastAPI:
         scheduler,
         applying,
         planning,
+        studies,
         events,
         accounting,
         accounts,

@@ -149,6 +149,44 @@ class WhatIfBody(Body):
     jobs: Annotated[list[JobFile], Field(max_length=100, description=AS_TEXT)] = []
 
 
+class StudyBody(Body):
+    """A study in virtual time. Texts are as on the command line of `phalanx compare` and `phalanx capacity`."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"example": {"source": "history", "policies": ["priority:backfill=easy", "fair"]}},
+    )
+    kind: Literal["compare", "capacity"] = "compare"
+    source: Annotated[
+        StrictStr,
+        Field(
+            pattern=r"^(history|upload:[0-9a-f]{16}|synthetic:[a-z_0-9=,.-]{0,400})$",
+            description="Which jobs: `history` are those of this server, `upload:ID` a trace, `synthetic:…` made ones.",
+        ),
+    ]
+    cluster: Annotated[
+        StrictStr, Field(max_length=200_000, description="The text of a cluster file; empty: the server's own cluster.")
+    ] = ""
+    policies: Annotated[list[Text], Field(max_length=8, description="Empty is the policy of the cluster.")] = []
+    placement: Text = "topology"
+    costs: Text = "default"
+    seeds: Annotated[StrictInt, Field(ge=1, le=20)] = 1
+    load: Text = ""
+    window: Text = ""
+    until: Text = ""
+    estimates: Text = ""
+    skip_bad_rows: StrictBool = False
+    targets: Annotated[list[Text], Field(max_length=4, description="Of `capacity`, which needs one or more.")] = []
+    nodes: Annotated[Text, Field(description="Of `capacity`: from how many nodes to how many, as `8:64`.")] = ""
+    price_usd_h: Annotated[StrictFloat | StrictInt, Field(ge=0, le=1e6)] = 0.0
+
+    @model_validator(mode="after")
+    def _is_of_one_kind(self) -> StudyBody:
+        if (self.kind == "capacity") != bool(self.targets):
+            raise ValueError("expected targets for a study of capacity, and for no other")
+        return self
+
+
 class LoginBody(Body):
     """A user, a password, what the token is to be called, and what it may be used for."""
 

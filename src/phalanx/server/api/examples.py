@@ -7,6 +7,7 @@ from typing import Any
 from phalanx.server.api.jobfile import JOB_FILE_EXAMPLE
 from phalanx.server.api.models.base import ErrorModel
 from phalanx.server.api.models.jobs import JOB_EXAMPLE
+from phalanx.server.api.models.studies import ANSWER, STUDY, UPLOAD
 from phalanx.server.api.overview.models import EXAMPLES as OVERVIEW
 from phalanx.server.api.overview.operator_models import EXAMPLES as OPERATOR
 
@@ -278,6 +279,11 @@ EXAMPLES: dict[str, Any] = {
     "UserListModel": _page(_USER),
     "UserModel": _USER,
     "WhatIfModel": {"base": {**_FUTURE, "policy": "fifo", "mean_wait_s": 1_400.0}, "changed": _FUTURE},
+    "UploadModel": UPLOAD,
+    "UploadListModel": {"items": [UPLOAD], "next": None},
+    "StudyModel": STUDY,
+    "StudyListModel": {"items": [STUDY], "next": None},
+    "StudyAnswerModel": ANSWER,
     "WhyModel": {
         "job": "4822",
         "state": "waiting",
@@ -319,6 +325,7 @@ TEXTS = {
         '{"at_ms":1790000000000,"rank":0,"stream":"out","end":21,"text":"step 1200, loss 2.31","whole":true}\n'
     ),
     "text/event-stream": 'id: 993\nevent: JobSubmitted\ndata: {"seq": 993, "now_ms": 1790000000000, "job": "4821"}\n\n',
+    "text/html": "<!doctype html>\n<title>philly on cluster</title>\n",
     "text/plain": "step 1200, loss 2.31\n",
 }
 """What is sent as text looks like this."""

@@ -44,7 +44,7 @@ has changed since.
 `unavailable`: ask again with the same key.
 
 **Sizes.** A job file has at most 1,048,576 characters. Bodies of `jobs:batch`, `cluster`, `plan` and `what-if` have at
-most 32 MB, all others at most 4 MB. What is larger is `too_large`.
+most 32 MB, an upload 256 MiB, all others at most 4 MB. What is larger is `too_large`.
 
 **Times** are milliseconds since 1970. `{job}` is an id, or a name that only one live job has.
 

@@ -22,6 +22,7 @@ from phalanx.server.api.engine import ONLY_SHOWN
 from phalanx.server.api.errors import refusal_of, refused
 from phalanx.server.refusal import Refusal
 from phalanx.server.store.database import StoreError
+from phalanx.server.studies.limits import UPLOAD_BYTES_MAX
 from phalanx.workload.formats.limits import JOB_LIMITS
 
 log = logging.getLogger("phalanx.access")
@@ -73,6 +74,9 @@ BODY_BYTES = {
 }
 MANY_JOBS = (f"{API}/jobs:batch", f"{API}/cluster")
 """Where thousands of jobs, or a whole cluster, come in one body."""
+
+UPLOADS = f"{API}/uploads"
+"""Where a trace comes, which goes to the disk piece by piece."""
 
 LARGE_AT_ONCE = 2
 """Bodies above `BODY_BYTES_MAX` that a worker takes of one user at a time: each is kept in memory while it is read."""
@@ -208,6 +212,8 @@ class Guard:
 
     def _body_max(self, scope: Scope) -> int:
         """How many bytes a request may bring: as many as what its route carries needs."""
+        if scope["path"] == UPLOADS:
+            return UPLOAD_BYTES_MAX
         most = self._many_jobs_bytes_max
         return most if scope["path"] in MANY_JOBS else min(BODY_BYTES.get(scope["path"], BODY_BYTES_MAX), most)
 

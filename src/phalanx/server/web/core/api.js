@@ -47,10 +47,12 @@ const ofMoment = (method, path) => {
 
 export const send = async (method, path, { body, headers = {}, signal } = {}) => {
   const sent = { ...headers };
-  if (typeof body === "string") sent["Content-Type"] ??= "application/yaml";
+  const isFile = body instanceof Blob;
+  if (isFile) sent["Content-Type"] = "application/octet-stream";
+  else if (typeof body === "string") sent["Content-Type"] ??= "application/yaml";
   else if (body !== undefined) sent["Content-Type"] = "application/json";
   if (!SAFE.has(method) && session.value?.csrf) sent["X-CSRF-Token"] = session.value.csrf;
-  const content = typeof body === "string" || body === undefined ? body : JSON.stringify(body);
+  const content = isFile || typeof body === "string" || body === undefined ? body : JSON.stringify(body);
   const response = await reach(BASE + ofMoment(method, path), { method, headers: sent, body: content, signal, cache: "no-store" });
   learnTime(response.headers.get("Date"));
   if (response.ok) return response;

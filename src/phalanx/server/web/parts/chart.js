@@ -39,8 +39,9 @@ const rounded = (value) => number(value === null ? null : Number(value.toPrecisi
 
 const latest = (values) => values.findLast((value) => value !== null) ?? null;
 
-// lines: [{name, label, values, colour}]; floor: what the axis reaches down to at least.
-export const Chart = ({ title, start_ms, step_ms, lines, floor, unit = "" }) => {
+// lines: [{name, label, values, colour, dash}]; floor: what the axis reaches down to at least; moment, moments: how a time is
+// written below the axis, and in full; atRest: whether the last values are told while nothing is pointed at.
+export const Chart = ({ title, start_ms, step_ms, lines, floor, unit = "", moment = clock, moments = exact, atRest = true }) => {
   const [at, setAt] = useState(null);
   const bounds = range(lines, floor);
   if (!bounds) return html`<p class="hint">Nothing measured in this time.</p>`;
@@ -59,13 +60,13 @@ export const Chart = ({ title, start_ms, step_ms, lines, floor, unit = "" }) => 
     <figure class="chart">
       <svg viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="${title}. Latest: ${words}" onPointerMove=${follow} onPointerLeave=${() => setAt(null)}>
         ${[low, (low + high) / 2, high].map((value) => html`<line key=${value} class="axis" x1="0" x2=${WIDTH} y1=${y(value)} y2=${y(value)} />`)}
-        ${lines.map((line, index) => html`<path key=${line.name} d=${pathOf(line.values, x, y)} stroke=${line.colour ?? COLOURS[index % COLOURS.length]} />`)}
+        ${lines.map((line, index) => html`<path key=${line.name} d=${pathOf(line.values, x, y)} stroke=${line.colour ?? COLOURS[index % COLOURS.length]} stroke-dasharray=${line.dash} />`)}
         ${at !== null && html`<line class="axis" x1=${x(at)} x2=${x(at)} y1=${TOP} y2=${HEIGHT - BOTTOM} />`}
       </svg>
       <div class="chart-scale" aria-hidden="true"><span>${shortNumber(high)}</span><span>${shortNumber((low + high) / 2)}</span><span>${shortNumber(low)}</span></div>
-      <div class="chart-times muted" aria-hidden="true"><span>${clock(start_ms)}</span><span title=${exact(start_ms + shown * step_ms)}>${at === null ? "" : clock(start_ms + at * step_ms)}</span><span>${clock(start_ms + (count - 1) * step_ms)}</span></div>
+      <div class="chart-times muted" aria-hidden="true"><span>${moment(start_ms)}</span><span title=${moments(start_ms + shown * step_ms)}>${at === null ? "" : moment(start_ms + at * step_ms)}</span><span>${moment(start_ms + (count - 1) * step_ms)}</span></div>
       <figcaption><ul class="chart-legend">
-        ${lines.map((line, index) => html`<li key=${line.name}><${Swatch} colour=${line.colour ?? COLOURS[index % COLOURS.length]} /> ${line.label} <b>${rounded(at === null ? latest(line.values) : line.values[at])}${unit}</b></li>`)}
+        ${lines.map((line, index) => html`<li key=${line.name}><${Swatch} colour=${line.colour ?? COLOURS[index % COLOURS.length]} /> ${line.label} ${(atRest || at !== null) && html`<b>${rounded(at === null ? latest(line.values) : line.values[at])}${unit}</b>`}</li>`)}
       </ul></figcaption>
     </figure>
   `;

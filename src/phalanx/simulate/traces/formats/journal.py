@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -42,9 +42,14 @@ SHARING = "jobs that share devices otherwise than by fractions, counted with who
 
 def read_journal(path: str, skip_bad_rows: bool = False) -> Trace:
     """Reads a journal. With `skip_bad_rows` it is read up to the first record that does not fold."""
+    return read_lines(_lines(path), path, skip_bad_rows)
+
+
+def read_lines(lines: Iterable[tuple[int, bytes]], path: str, skip_bad_rows: bool = False) -> Trace:
+    """Reads a journal that comes line by line, each with its number. `path` is what errors call it."""
     intake = Intake(path, skip_bad_rows)
     watch = Watch()
-    for line, content in _lines(path):
+    for line, content in lines:
         try:
             if not intake.dropped:
                 watch.see(decode(content), content)
