@@ -236,6 +236,11 @@ def test_two_futures_are_compared_and_a_policy_that_there_is_not_is_refused(admi
     admin.click("Compare two futures")
     admin.see("Until all is over", "[aria-label='Two futures']")
     admin.see("asked", "[aria-label='The jobs that were asked about']")
+    for title in ("Pending jobs", "GPUs held"):
+        picture = admin.run(f"document.querySelector('[aria-label^=\"{title}, in two futures\"]').ariaLabel")
+        assert "As it is: " in picture
+        assert "What if: " in picture
+    assert violations(admin) == []
     admin.fill("Another policy", "nothing-is-called-so")
     admin.click("Compare two futures")
     admin.see("nothing-is-called-so", ".problem")

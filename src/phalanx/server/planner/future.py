@@ -14,6 +14,7 @@ from phalanx.engine.state.journal import Count
 from phalanx.engine.state.state import State
 from phalanx.engine.turn import record
 from phalanx.protocol.event import Event, JobSubmitted, NodeHealthChanged, TimerDue
+from phalanx.server.planner.course import Course
 from phalanx.server.rehearsal import RehearsalBackend
 from phalanx.simulate.run import Run
 from phalanx.workload.job import Job
@@ -40,6 +41,7 @@ class Future:
         )
         backend.adopt(adoptable(state), state.now)
         self._run = Run(backend, iter(()), state, Count(state.seq + 1))
+        self._course = Course(state)
         self._heed_adviser()
 
     def change(self, event: Event) -> None:
@@ -63,6 +65,7 @@ class Future:
         """Runs ahead until something is true; whether it became so before patience ran out or nothing moved."""
         run = self._run
         run.turn(self.state.now)
+        self._course.look(self.state)
         idle_turns = 0
         while not reached():
             at_ms = run.next_moment()
@@ -70,6 +73,7 @@ class Future:
                 return False
             told_ms = run.backend.next_event_ms()
             plan = run.turn(at_ms)
+            self._course.look(self.state)
             idle_turns = 0 if plan.actions or (told_ms is not None and told_ms <= at_ms) else idle_turns + 1
             if idle_turns > IDLE_TURNS_MAX:
                 return reached()
@@ -101,6 +105,7 @@ class Future:
             "mean_jct_s": fmean((each.ended_ms or 0) - each.submitted_ms for each in done) / 1000 if done else None,
             "mean_wait_s": _mean_wait_s(live),
             "gpu_allocated": min(served / room, 1.0) if room else None,
+            **self._course.told(),
         }
 
 

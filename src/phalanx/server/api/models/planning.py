@@ -152,6 +152,10 @@ class FutureModel(Answered):
     mean_jct_s: float | None
     mean_wait_s: float | None
     gpu_allocated: float | None
+    from_ms: int = Field(description="When it begins.")
+    step_ms: int = Field(description="How long a step of the series below is.")
+    gpus_held: list[int]
+    jobs_pending: list[int]
     submitted: list[FateModel]
 
 

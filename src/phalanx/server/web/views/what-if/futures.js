@@ -1,6 +1,7 @@
 // Two futures beside one another: as it is, and with something changed.
 import { html } from "../../core/dom.js";
 import { duration, number, percent } from "../../core/format.js";
+import { Chart } from "../../parts/chart.js";
 import { At } from "../../parts/time.js";
 
 const ms = (seconds) => (seconds === null ? null : seconds * 1_000);
@@ -41,11 +42,25 @@ const Axis = ({ base, changed }) => {
     <div key=${title} class="meter"><span>${title}</span><span class="meter-bar" role="img" aria-label="${title}: ${duration(ms(future.makespan_s))}"><span class="meter-fill" style=${{ display: "block", width: `${(100 * (future.makespan_s ?? most)) / most}%` }}></span></span><span class="number">${duration(ms(future.makespan_s))}</span></div>`)}`;
 };
 
+// A future as a series of steps of another length; after its end nothing of it is drawn.
+const stretched = (values, step_ms, wanted_ms, count) => Array.from({ length: count }, (_, at) => values[Math.floor((at * wanted_ms) / step_ms)] ?? null);
+
+// Both futures in one picture: the jobs that are pending and the GPUs that are held, from now on.
+const Pictures = ({ base, changed }) => {
+  const futures = [["As it is", base], ["What if", changed]];
+  const step_ms = Math.max(base.step_ms, changed.step_ms);
+  const count = Math.max(...futures.map(([, each]) => Math.ceil((each.gpus_held.length * each.step_ms) / step_ms)));
+  if (count < 2) return null;
+  return html`<div class="cards what-if-pictures">${[["jobs_pending", "Pending jobs"], ["gpus_held", "GPUs held"]].map(([key, title]) => html`
+    <div key=${key}><h3>${title}</h3><${Chart} title="${title}, in two futures" start_ms=${base.from_ms} step_ms=${step_ms} floor=${0} atRest=${false}
+      lines=${futures.map(([label, each], at) => ({ name: label, label, values: stretched(each[key], each.step_ms, step_ms, count), colour: at ? "var(--wait)" : "var(--accent)", dash: at ? "6 3" : undefined }))} /></div>`)}</div>`;
+};
+
 const Fates = ({ fates }) => fates.length > 0 && html`
   <h3>The jobs that were asked about</h3><div class="scroll" tabindex="0" role="region" aria-label="The jobs that were asked about"><table>
     <thead><tr><th>Job</th><th>Starts</th><th>Ends</th><th>Why not</th></tr></thead>
     <tbody>${fates.map((fate) => html`<tr key=${fate.job}><td><bdi>${fate.name || fate.job}</bdi></td><td><${At} ms=${fate.start_ms} /></td><td><${At} ms=${fate.end_ms} /></td><td class="words">${fate.why}</td></tr>`)}</tbody></table></div>`;
 
 export const Futures = ({ base, changed }) => html`
-  <section class="card"><h2>Two futures of ${number(base.jobs)} jobs</h2><${Figures} base=${base} changed=${changed} /><${Axis} base=${base} changed=${changed} /><${Fates} fates=${changed.submitted} />
+  <section class="card"><h2>Two futures of ${number(base.jobs)} jobs</h2><${Figures} base=${base} changed=${changed} /><${Axis} base=${base} changed=${changed} /><${Pictures} base=${base} changed=${changed} /><${Fates} fates=${changed.submitted} />
     <p class="hint">In virtual time, from the present state until all that is pending and runs now is over, if jobs take as long as they say. Nothing was changed.</p></section>`;

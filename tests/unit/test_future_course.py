@@ -1,0 +1,45 @@
+"""The course of a future is told in few steps, however long it takes."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from phalanx.server.planner.course import STEPS_MAX, Course
+
+
+def state_at(now: int, held: int, pending: int) -> Any:
+    """As much of a State as a course looks at: one node."""
+    return SimpleNamespace(now=now, capacity=SimpleNamespace(held=[(1 << held) - 1]), in_line=pending)
+
+
+def test_a_short_future_is_told_second_by_second_and_as_it_was_in_between() -> None:
+    course = Course(state_at(5_000, 0, 3))
+    for now, held, pending in ((5_000, 4, 2), (5_400, 8, 1), (8_100, 2, 0)):
+        course.look(state_at(now, held, pending))
+    assert course.told() == {
+        "from_ms": 5_000,
+        "step_ms": 1_000,
+        "gpus_held": [4, 4, 4, 2],
+        "jobs_pending": [2, 2, 2, 0],
+    }
+
+
+def test_a_long_future_has_longer_steps_and_no_more_of_them() -> None:
+    course = Course(state_at(0, 0, 0))
+    for hour in range(2_000):
+        course.look(state_at(hour * 3_600_000, hour % 9, 2_000 - hour))
+    told = course.told()
+    assert STEPS_MAX / 2 < len(told["jobs_pending"]) <= STEPS_MAX
+    assert told["jobs_pending"] == sorted(told["jobs_pending"], reverse=True)
+    assert len(told["jobs_pending"]) * told["step_ms"] >= 1_999 * 3_600_000
+
+
+def test_one_moment_far_ahead_is_told_after_all_that_was_before() -> None:
+    course = Course(state_at(0, 1, 9))
+    course.look(state_at(0, 1, 9))
+    course.look(state_at(300 * 86_400_000, 8, 0))
+    told = course.told()
+    assert len(told["gpus_held"]) <= STEPS_MAX
+    assert set(told["gpus_held"][:-1]) == {1}
+    assert told["gpus_held"][-1] == 8
