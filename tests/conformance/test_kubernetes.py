@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -29,6 +30,8 @@ pytestmark = pytest.mark.needs("kubernetes")
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "kubernetes"
 START = ActionId(1, "a", 1, 0)
+NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "spec": {"finalizers": []}}
+"""What is put to let a namespace go once nothing is in it."""
 
 
 @pytest.fixture
@@ -101,6 +104,34 @@ def test_a_pod_that_is_deleted_by_another_is_a_loss_and_is_made_up_for(rig: Rig,
     rig.until(lambda: rig.record("a").attempts == 2 and rig.record("a").state is JobState.RUNNING)
     assert "deleted, not by phalanx" in rig.endings("a")[0].reason
     assert pods.living("a") == 2
+
+
+def test_a_namespace_that_is_deleted_takes_the_attempt_and_the_next_one_waits_for_it(
+    rig: Rig, pods: KubernetesSubject
+) -> None:
+    def why() -> str:
+        return "; ".join(each.reason for each in rig.seen if isinstance(each, Failed) and each.retryable)
+
+    rig.run("a", Program.FOREVER)
+    namespace = f"/api/v1/namespaces/{pods.namespace}"
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/{pods.namespace}/leases"
+    with pods.plane.client() as api:
+        api.delete(namespace)
+        # What its controller does of it; there is none here.
+        api.delete(pod_path(pods, "a"), {"gracePeriodSeconds": 1})
+        rig.until(lambda: bool(rig.endings("a")))
+        assert rig.endings("a")[0].cause == "lost"
+        rig.until(lambda: "being terminated" in why())
+        for kind in (f"{namespace}/pods", f"{namespace}/secrets", lease):
+            api.delete(kind)
+        api.ask(
+            "PUT", f"{namespace}/finalize", json.dumps({**NAMESPACE, "metadata": {"name": pods.namespace}}).encode()
+        )
+        rig.until(lambda: f"kubectl create namespace {pods.namespace}" in why())
+        assert rig.record("a").final is None
+        api.post("/api/v1/namespaces", {"metadata": {"name": pods.namespace}})
+    rig.until(rig.is_in("a", JobState.RUNNING))
+    rig.until(lambda: pods.living("a") == 1)
 
 
 def test_an_evicted_pod_is_told_with_the_reason_of_its_node(

@@ -15,7 +15,7 @@ from phalanx.backends.kubernetes.logs import LogCollector
 from phalanx.backends.kubernetes.manifests import Manifest, Owner, pod_manifest, secret_manifest, service_manifest
 from phalanx.backends.kubernetes.nodes import Nodes
 from phalanx.backends.kubernetes.pod import TaskPod, read_pod
-from phalanx.backends.kubernetes.site import NamespaceTakenError, Site, for_all, passes
+from phalanx.backends.kubernetes.site import NamespaceError, Site, for_all, passes
 from phalanx.backends.kubernetes.tasks import gang_of, plans_of
 from phalanx.backends.live import Adopted
 from phalanx.backends.local.attempt_files import Answer, Ending, Order
@@ -174,7 +174,7 @@ class KubeAttempts(RemoteAttempts[KubeAttempt]):
             self._claimed = error.status != 404
             self._give_up(attempt, f"Kubernetes refused it: {error}", passes(error))
         except PhalanxError as error:
-            self._give_up(attempt, str(error), isinstance(error, NamespaceTakenError))
+            self._give_up(attempt, str(error), isinstance(error, NamespaceError))
 
     def _create(self, attempt: KubeAttempt) -> None:
         """Creates all of an attempt. No scheduler knows its pods, so that none runs before it is bound."""

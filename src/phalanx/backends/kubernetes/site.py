@@ -31,7 +31,11 @@ PLURALS = {"Pod": "pods", "Service": "services", "Secret": "secrets"}
 T = TypeVar("T")
 
 
-class NamespaceTakenError(PhalanxError):
+class NamespaceError(PhalanxError):
+    """A namespace that jobs cannot be run in now."""
+
+
+class NamespaceTakenError(NamespaceError):
     """Another phalanx server makes pods there."""
 
 
@@ -129,7 +133,7 @@ class Site:
                 held = self.client.get(f"{path}/{LEASE}", dict[str, Any])
             except NotFoundError as error:
                 name = self.settings.namespace
-                raise PhalanxError(f"namespace {name}: there is none; `kubectl create namespace {name}`") from error
+                raise NamespaceError(f"namespace {name}: there is none; `kubectl create namespace {name}`") from error
         holder = held.get("spec", {}).get("holderIdentity", "")
         if holder != self.server:
             where = held["metadata"].get("annotations", {}).get("phalanx.dev/host", "an unknown host")
