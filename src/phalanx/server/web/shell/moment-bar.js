@@ -27,6 +27,7 @@ export const goTo = (ms) => setQuery({ at: ms === null ? "" : String(Math.round(
 // `past` is {first_ms, last_ms}; `leave` goes back to the present, where there is one.
 export const MomentBar = ({ past, at_ms, leave }) => {
   const { first_ms, last_ms } = past;
+  const step_ms = Math.max(Math.ceil((last_ms - first_ms) / STEPS), 1);
   const within = (ms) => Math.min(Math.max(ms, first_ms), last_ms);
   const [chosen_ms, choose] = useState(within(at_ms));
   const timer = useRef(0);
@@ -50,7 +51,7 @@ export const MomentBar = ({ past, at_ms, leave }) => {
   return html`
     <section class="moment" aria-label="The moment that is shown">
       <label for="moment-slider">As it was <time datetime=${new Date(chosen_ms).toISOString()}>${dated(chosen_ms)}</time></label>
-      <input id="moment-slider" type="range" min=${first_ms} max=${last_ms} step=${Math.max(Math.ceil((last_ms - first_ms) / STEPS), 1)}
+      <input id="moment-slider" type="range" min=${first_ms} max=${first_ms + Math.ceil((last_ms - first_ms) / step_ms) * step_ms} step=${step_ms}
         value=${chosen_ms} aria-valuetext=${dated(chosen_ms)} onInput=${(event) => settle(Number(event.target.value))} />
       <div class="moment-jumps">
         ${JUMPS.filter(([ms]) => Math.abs(ms) < last_ms - first_ms).map(
