@@ -12,6 +12,7 @@ from phalanx.cluster.mig import Layout
 from phalanx.engine.plan.begin import begin
 from phalanx.engine.plan.tentative import TentativeBorrow, TentativeBorrows
 from phalanx.engine.preempt.extras import are_lent
+from phalanx.engine.preempt.last_to_go import LastToGo
 from phalanx.engine.preempt.moves import Move
 from phalanx.engine.preempt.need import need_of_others
 from phalanx.engine.preempt.preemption import PreemptionPlan
@@ -80,6 +81,7 @@ class PlanBuilder:
         self._upper_bounds = UpperBounds(self.state)
         self._giving_way: dict[PreemptionGroup, list[PreemptionGroup]] = {}
         self.touched: dict[str, None] = {}
+        self._last_to_go = LastToGo(transaction, self.untouchable)
         self._shrinking: dict[str, tuple[Slot, ...]] = {}
         self.cell_heads: dict[tuple[str, bool], tuple[JobRecord, int | None]] = {}
         self.cell_ends: list[tuple[int, str]] = []
@@ -227,7 +229,14 @@ class PlanBuilder:
     def context(self, record: JobRecord, fresh: int | None) -> Context:
         """What is known when a job preempts."""
         return Context(
-            self.leaving, self.untouchable, fresh, self.now, self.upper_bound(record), self._giving_way, self._shrinking
+            self.leaving,
+            self.untouchable,
+            fresh,
+            self.now,
+            self.upper_bound(record),
+            self._giving_way,
+            self._shrinking,
+            self._last_to_go.is_behind,
         )
 
     def upper_bound(self, record: JobRecord) -> UpperBound:

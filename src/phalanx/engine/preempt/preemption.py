@@ -281,24 +281,24 @@ def _stop(transaction: Transaction, head: JobRecord, context: Context) -> Preemp
 
 def _stop_by(transaction: Transaction, head: JobRecord, context: Context, way: Stopping) -> PreemptionPlan | None:
     """Has attempts stopped, whatever their order or by it, if any at all would be stopped for the head."""
-    search = VictimSearch(transaction, head, context, way)
-    whatever_the_order = _may_stop_any(transaction.state, head) and search.is_worth_while()
-    by_order = transaction.state.policy.targets is not Targets.KEEP
-    if not whatever_the_order and not by_order:
+    state, search = transaction.state, VictimSearch(transaction, head, context, way)
+    whatever_the_order = _may_stop_any(state, head) and search.is_worth_while()
+    by_order = state.policy.targets is not Targets.KEEP
+    displaces = by_order and context.is_any_behind(state.rank(head))
+    own_and_others = OrderedStopping(transaction, head, context) if by_order and state.quotas else None
+    if own_and_others is not None and not own_and_others.may_reclaim():
+        own_and_others = None
+    if not whatever_the_order and not displaces and own_and_others is None:
         return None
 
     def stopping() -> PreemptionPlan | None:
-        seated = (search.run() if whatever_the_order else None) or (search.displace() if by_order else None)
-        if seated is None and by_order and transaction.state.quotas:
-            return _stop_own_and_others(transaction, head, context)
+        seated = (search.run() if whatever_the_order else None) or (search.displace() if displaces else None)
+        if seated is None and own_and_others is not None:
+            return _stop_own_and_others(transaction, head, context, own_and_others)
         return _with_victims(seated, search, way)
 
-    return _beside(
-        transaction,
-        context.leaving,
-        stopping,
-        _lent_claims(transaction.state, head) if transaction.state.quotas else {},
-    )
+    lent = _lent_claims(state, head) if state.quotas else {}
+    return _beside(transaction, context.leaving, stopping, lent)
 
 
 def _stop_further_out(
@@ -322,13 +322,12 @@ def _stop_further_out(
     return further if further is not None and inwards(further) < inwards(room) else room
 
 
-def _stop_own_and_others(transaction: Transaction, head: JobRecord, context: Context) -> PreemptionPlan | None:
+def _stop_own_and_others(
+    transaction: Transaction, head: JobRecord, context: Context, way: OrderedStopping
+) -> PreemptionPlan | None:
     """Has jobs of the head's own queue that are behind it in the order stopped, and jobs of queues that borrow."""
-    way = OrderedStopping(transaction, head, context)
     search = VictimSearch(transaction, head, context, way)
-    if not way.may_reclaim() or not search.is_worth_while():
-        return None
-    return _with_victims(search.run(), search, way)
+    return _with_victims(search.run(), search, way) if search.is_worth_while() else None
 
 
 def _with_victims(seated: GangTrial | None, search: VictimSearch, way: Stopping) -> PreemptionPlan | None:

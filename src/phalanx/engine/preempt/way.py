@@ -12,6 +12,7 @@ from phalanx.engine.preempt.upper_bound import UpperBound
 from phalanx.engine.state.records import AttemptRecord, PreemptionGroup
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.placement import Slot
+from phalanx.policy.policy import Key
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,8 @@ class Context:
 
     `fresh` is where something grew since the head was last refused; None, and every node is looked at, if it never was.
     `upper_bound` is that of the head; `giving_way` are the groups that give way to a preemption group, once known;
-    `shrinking` are the members that elastic attempts give up already.
+    `shrinking` are the members that elastic attempts give up already; `is_any_behind` says of a key whether any attempt
+    behind it in the running order might be preempted.
     """
 
     leaving: Mapping[str, AttemptRecord]
@@ -30,6 +32,7 @@ class Context:
     upper_bound: UpperBound
     giving_way: dict[PreemptionGroup, list[PreemptionGroup]]
     shrinking: Mapping[str, tuple[Slot, ...]]
+    is_any_behind: Callable[[Key], bool]
 
 
 class Way(Protocol):
