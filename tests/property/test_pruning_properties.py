@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_pending_properties import EVERY_POLICY, GPUS, History, Mixed
+from test_pending_properties import GPUS, History, Mixed
 
 from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.queues import Queue, Quota
@@ -18,6 +18,8 @@ from phalanx.protocol.event import JobSubmitted
 from phalanx.workload.gang import Gang, Role, Task, Topology
 from phalanx.workload.job import Job
 from reference.pruning import PlainPruning
+
+PREEMPTING = ("priority", "phalanx", "fair:preempt=true", "srtf", "tiresias-las", "singularity", "kai", "volcano")
 
 
 class Deep(History):
@@ -51,7 +53,7 @@ def a_deep_tree(rng: Random, gpus: int) -> tuple[Queue, ...]:
     return tuple(queues)
 
 
-@pytest.mark.parametrize("policy", EVERY_POLICY)
+@pytest.mark.parametrize("policy", PREEMPTING)
 @settings(deadline=None, max_examples=10, suppress_health_check=[HealthCheck.too_slow])
 @given(st.randoms(use_true_random=False))
 def test_what_is_left_of_victims_is_what_dropping_them_one_by_one_would_leave(policy: str, rng: Random) -> None:
