@@ -113,6 +113,7 @@ MATRIX: dict[tuple[str, str], tuple[Any, set[str]]] = {
     ("GET", "/timeline"): (None, WITH_EYES),
     ("GET", "/journal"): (None, WITH_EYES),
     ("GET", "/receipts"): (None, WITH_EYES),
+    ("GET", "/past"): (None, WITH_EYES),
     ("GET", "/scheduler"): (None, WHOLE_VIEWERS),
     ("GET", "/reasons"): (None, WITH_EYES),
     ("GET", "/attention"): (None, WITH_EYES),
