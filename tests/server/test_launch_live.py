@@ -5,65 +5,39 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from running import Server, eventually
+from running import Server
+from trainings import CAN_TRAIN, STEPS, Trainings, training, training_server, undisturbed
 
 from job_python import JOB_PYTHON
 
 pytestmark = [
     pytest.mark.needs("torch"),
-    pytest.mark.skipif(sys.executable != JOB_PYTHON, reason="jobs cannot run the Python that has torch"),
+    pytest.mark.skipif(not CAN_TRAIN, reason="jobs cannot run the Python that has torch"),
 ]
 
-PROGRAM = str(Path(__file__).with_name("training.py"))
-STEPS, STEP_S = 150, 0.02
-LAUNCH = (JOB_PYTHON, "-m", "phalanx", "launch", "--", JOB_PYTHON, PROGRAM, str(STEPS), str(STEP_S))
-SAVED = 60
+LAUNCH = (JOB_PYTHON, "-m", "phalanx", "launch")
+SLOW_S = 0.2
+"""So long that a training is not over before something happens to it, on a slow machine either."""
+
+SAVED = 20
 """The first step that a training saves by itself where it outlives an attempt."""
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with two nodes of two GPUs."""
-    folder = tmp_path_factory.mktemp("server") / "data"
-    started = Server(folder, "--simulate", "--nodes", "2", "--gpus", "2", "--policy", "priority").start()
-    yield started
-    started.stop()
+    with training_server(tmp_path_factory.mktemp("server") / "data") as started:
+        yield started
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The digest of the weights in which a training ends that is not disturbed."""
-    environment = {**os.environ, "PHALANX_CHECKPOINT_DIR": str(tmp_path_factory.mktemp("undisturbed"))}
-    command = [sys.executable, PROGRAM, str(STEPS), "0"]
-    told = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120, env=environment).stdout
-    return re.findall(r"ends with (\w+)", told)[0]
-
-
-def logs(server: Server, job: str, attempt: int, stream: str = "out") -> str:
-    """What all tasks of an attempt printed."""
-    folder = server.data / "jobs" / job / str(attempt)
-    return "".join(path.read_text() for path in sorted(folder.glob(f"*.{stream}")))
-
-
-def await_steps(server: Server, job: str, attempt: int, steps: int) -> None:
-    try:
-        eventually(lambda: f"did {steps}\n" in logs(server, job, attempt))
-    except AssertionError:
-        told = "".join(
-            logs(server, job, number, stream) for number in range(1, attempt + 1) for stream in ("out", "err")
-        )
-        pytest.fail(f"attempt {attempt} did not do step {steps}: {server.job(job)}\n{told}")
-
-
-def nodes_of(server: Server, job: str, attempt: int) -> list[str]:
-    attempts = server.client.get(f"/jobs/{job}/attempts").raise_for_status().json()["items"]
-    return next(list(each["nodes"]) for each in attempts if each["number"] == attempt)
+@pytest.fixture
+def trainings(server: Server) -> Iterator[Trainings]:
+    trainings = Trainings(server)
+    yield trainings
+    trainings.clear()
 
 
 def agent_of(server: Server, job: str, attempt: int, task: int) -> int:
@@ -82,66 +56,57 @@ def agent_of(server: Server, job: str, attempt: int, task: int) -> int:
     return pid
 
 
-def test_ranks_that_the_launcher_starts_again_find_their_memory(server: Server, undisturbed: str) -> None:
-    command = [*LAUNCH[:4], "--nproc-per-node", "2", *LAUNCH[4:]]
-    job = server.submit(command=command, gpus=1, checkpoint={}, env={"TRAINING_DIES_AT": "25"})["id"]
-    server.wait(job, "succeeded", "failed")
-    told = logs(server, job, 1)
+def test_ranks_that_the_launcher_starts_again_find_their_memory(trainings: Trainings) -> None:
+    command = training(0, *LAUNCH, "--nproc-per-node", "2", "--")
+    job = trainings.submit(command, gpus=1, env={"TRAINING_DIES_AT": "25"})
+    trainings.server.wait(job, "succeeded", "failed")
+    told = trainings.logs(job, 1)
     assert sorted(re.findall(r"rank \d of 2 loaded step \d+ from \w+", told)) == [
         "rank 0 of 2 loaded step 20 from host",
         "rank 1 of 2 loaded step 20 from host",
-    ], logs(server, job, 1, "err")
-    assert set(re.findall(r"ends with (\w+)", told)) == {undisturbed}
+    ], trainings.logs(job, 1, "err")
+    assert set(re.findall(r"ends with (\w+)", told)) == {undisturbed()}
 
 
-def test_a_launched_training_shrinks_and_grows_by_plan_within_one_attempt(server: Server, undisturbed: str) -> None:
+def test_a_launched_training_shrinks_and_grows_by_plan_within_one_attempt(trainings: Trainings) -> None:
     gang = [{"replicas": {"min": 1, "max": 2}, "gpus": 1}]
-    command = [*LAUNCH[:-1], "0.2"]
-    job = server.submit(command=command, gang=gang, checkpoint={}, grace="60s")["id"]
-    await_steps(server, job, 1, 10)
-    other = server.submit(command=["sleep", "1000"], priority=100, gang=[{"replicas": 3, "gpus": 1}])["id"]
-    server.wait(other, "running")
-    eventually(lambda: "rank 0 of 1 loaded step" in logs(server, job, 1))
-    server.client.post(f"/jobs/{other}:cancel").raise_for_status()
-    eventually(lambda: "rank 1 of 2 loaded step" in logs(server, job, 1))
-    server.wait(job, "succeeded", "failed")
-    assert set(re.findall(r"ends with (\w+)", logs(server, job, 1))) == {undisturbed}, logs(server, job, 1, "err")
-    assert re.findall(r"epoch (\d+): ranks 0 to 0 of (\d)", logs(server, job, 1, "err")) == [
-        ("1", "2"),
-        ("2", "1"),
-        ("3", "2"),
-    ]
+    job = trainings.submit(training(SLOW_S, *LAUNCH, "--"), gang=gang)
+    trainings.await_log(job, 1, "did 10\n")
+    other = trainings.preempt(gpus=3)
+    trainings.await_log(job, 1, "rank 0 of 1 loaded step")
+    trainings.cancel(other)
+    trainings.await_log(job, 1, "rank 1 of 2 loaded step")
+    trainings.hurry()
+    trainings.server.wait(job, "succeeded", "failed")
+    told = trainings.logs(job, 1, "err")
+    assert set(re.findall(r"ends with (\w+)", trainings.logs(job, 1))) == {undisturbed()}, told
+    assert re.findall(r"epoch (\d+): ranks 0 to 0 of (\d)", told) == [("1", "2"), ("2", "1"), ("3", "2")]
 
 
-def test_a_launched_training_survives_a_dead_node_and_a_preemption_with_another_world(
-    server: Server, undisturbed: str
-) -> None:
-    # So slow that it is not over before it is killed or preempted, on a slow machine either.
-    command = [*LAUNCH[:-1], "0.1"]
-    gang = [{"replicas": 2, "gpus": 1}]
-    job = server.submit(command=command, gang=gang, checkpoint={}, grace="60s", retry={"limit": 2})["id"]
-    await_steps(server, job, 1, SAVED + 10)
-    os.kill(agent_of(server, job, 1, task=1), signal.SIGKILL)
+def test_a_launched_training_survives_a_dead_node_and_a_preemption_with_another_world(trainings: Trainings) -> None:
+    command, gang = training(SLOW_S, *LAUNCH, "--"), [{"replicas": 2, "gpus": 1}]
+    job = trainings.submit(command, gang=gang, retry={"limit": 2}, env={"TRAINING_SHARED_EVERY": str(SAVED)})
+    trainings.await_log(job, 1, f"did {SAVED + 10}\n")
+    os.kill(agent_of(trainings.server, job, 1, task=1), signal.SIGKILL)
 
-    await_steps(server, job, 2, SAVED + 20)
-    loaded = re.findall(r"rank \d of 2 loaded step (\d+) from shared", logs(server, job, 2))
+    trainings.await_log(job, 2, f"did {SAVED + 15}\n")
+    loaded = re.findall(r"rank \d of 2 loaded step (\d+) from shared", trainings.logs(job, 2))
     assert len(loaded) == 2
     assert int(loaded[0]) >= SAVED
-    urgent = server.submit(command=["sleep", "1000"], priority=100, gang=[{"replicas": 4, "gpus": 1}])["id"]
-    server.wait(urgent, "running")
-    server.client.post(f"/jobs/{job}:resize", json={"replicas": 1}).raise_for_status()
-    (node,) = nodes_of(server, job, 2)
-    server.client.post(f"/nodes/{node}:drain").raise_for_status()
-    server.client.post(f"/jobs/{urgent}:cancel").raise_for_status()
+    urgent = trainings.preempt()
+    trainings.resize(job, 1)
+    node = trainings.drain(job, 2)
+    trainings.hurry()
+    trainings.cancel(urgent)
 
-    server.wait(job, "succeeded", "failed")
-    last = max(int(step) for step in re.findall(r"did (\d+)", logs(server, job, 2)))
+    trainings.server.wait(job, "succeeded", "failed")
+    last = max(int(step) for step in re.findall(r"did (\d+)", trainings.logs(job, 2)))
     assert last < STEPS
     # The signal and the launcher's own message race; either one makes the training save.
     saved = rf"(SIGTERM \(preempted\)|the scheduler asked for it): step {last} is durable \(shared\)"
-    assert re.search(saved, logs(server, job, 2, "err")), logs(server, job, 2, "err")
-    assert re.findall(r"rank \d of \d loaded .*", logs(server, job, 3)) == [
+    assert re.search(saved, trainings.logs(job, 2, "err")), trainings.logs(job, 2, "err")
+    assert re.findall(r"rank \d of \d loaded .*", trainings.logs(job, 3)) == [
         f"rank 0 of 1 loaded step {last} from shared"
     ]
-    assert node not in nodes_of(server, job, 3)
-    assert re.findall(r"ends with (\w+)", logs(server, job, 3)) == [undisturbed], logs(server, job, 3, "err")
+    assert node not in trainings.nodes_of(job, 3)
+    assert re.findall(r"ends with (\w+)", trainings.logs(job, 3)) == [undisturbed()], trainings.logs(job, 3, "err")
