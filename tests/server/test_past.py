@@ -127,15 +127,17 @@ def test_the_command_line_looks_back_at_the_live_server(
     monkeypatch.setenv("PHALANX_ADDR", server.url)
     monkeypatch.setenv("PHALANX_TOKEN_FILE", str(server.data / "admin.token"))
     monkeypatch.setenv("PHALANX_CONFIG", str(tmp_path / "config.yaml"))
-    moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(then.at_ms / 1000))
+    whole_s = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(then.at_ms // 1000))
+    moment = f"{whole_s}.{then.at_ms % 1000:03}Z"
 
     def told(*arguments: str) -> Any:
         assert run(cli, [*arguments, "--at", moment, "-o", "json"]) == 0, capfd.readouterr().err
         return json.loads(capfd.readouterr().out)
 
     states = {each["name"]: each["state"] for each in told("jobs", "--all")}
-    assert states.get("first") in ("running", "starting")
-    assert "fourth" not in states
+    assert states == {"first": "running", "second": "running", "third": "waiting"}
     assert {each["name"] for each in told("queues")} == {"red", "blue"}
+    why = told("why", "3", "--no-forecast")
+    assert (why["state"], why["gpus_free"]) == ("waiting", 0)
     assert run(cli, ["jobs", "--at", "2020-01-01T00:00Z"]) == 1
     assert "is before its first record" in capfd.readouterr().err
