@@ -42,6 +42,7 @@ def test_all_ways_of_recovery_come_back() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("warm_python")
 def test_all_ways_of_resizing_reach_each_size() -> None:
     rows = resize.run(resize.QUICK, silent)
     assert len(rows) == 3 * 2 * (len(resize.QUICK.sizes) - 1)

@@ -77,11 +77,21 @@ def python() -> str:
 
 
 def serve(path: str) -> None:
+    quicken_torchrun()
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(f"{path}.part")
         listener.listen(64)
         os.rename(f"{path}.part", path)
         Forks(listener).serve()
+
+
+def quicken_torchrun() -> None:
+    """Spares torchrun's agents what their rendezvous writes down of each change: it names its function by
+    `inspect.stack`, a search through all modules. On a busy machine others change the state meanwhile, each time.
+    """
+    from torch.distributed.elastic.rendezvous import dynamic_rendezvous
+
+    dynamic_rendezvous.get_method_name = lambda depth=2: ""
 
 
 class Forks:
