@@ -82,7 +82,7 @@ def test_a_bundle_and_the_data_of_a_server_that_runs_are_shown_without_values_of
             assert jobs_of(viewer) == {"1": "running"}
             shown = viewer.client.get("/jobs/1").json()
             assert shown["spec"]["execution"]["env"] == [["TOKEN", "…"]]
-            assert SECRET not in viewer.client.get("/records").text
+            assert SECRET not in viewer.client.get("/journal").raise_for_status().text
             assert viewer.client.get("/jobs/1/why").json()["state"] == "running"
             assert viewer.client.get("/audit").status_code == 403
         finally:
