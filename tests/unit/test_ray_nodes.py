@@ -67,4 +67,4 @@ def test_a_ray_that_cannot_do_it_lacks_everything_and_says_which_can(
 
 def test_without_ray_everything_is_missing_and_how_to_get_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offer, "find_spec", lambda _: None)
-    assert "pip install 'phalanx[ray]'" in offer.ray_offer().lacks[Capability.ADOPT]
+    assert "pip install ray" in offer.ray_offer().lacks[Capability.ADOPT]

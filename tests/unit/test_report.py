@@ -303,7 +303,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 def test_without_plotly_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
-    with pytest.raises(ReportError, match=r"install phalanx\[report\]"):
+    with pytest.raises(ReportError, match=r"pip install plotly"):
         report_page([a_result()], "No plotly")
 
 

@@ -352,7 +352,7 @@ def test_without_polars_the_error_says_how_to_get_it(tmp_path: Path, monkeypatch
     monkeypatch.setitem(__import__("sys").modules, "polars", None)
     path = tmp_path / "trace.parquet"
     path.write_bytes(b"PAR1")
-    assert refusal(str(path)) == ": reading Parquet needs polars: pip install 'phalanx[traces]'"
+    assert refusal(str(path)) == ": reading Parquet needs polars: pip install polars"
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def solver() -> ModuleType:
         import highspy
     except ImportError:
         raise SolverMissingError(
-            "policy gavel needs the solver highspy, which is not installed: pip install 'phalanx[solve]'"
+            "policy gavel needs the solver highspy, which is not installed: pip install highspy"
         ) from None
     return highspy
 

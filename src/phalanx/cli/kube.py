@@ -187,5 +187,7 @@ def _endpoint(listen: tuple[str, int], run: Run) -> Endpoint:
     try:
         from phalanx.kube.metrics import Endpoint, Figures
     except ModuleNotFoundError as error:
-        raise PhalanxError(f"--listen needs {error.name}: pip install 'phalanx[server]'") from error
+        raise PhalanxError(
+            f"--listen needs {error.name}: pip install '.[server]' in the folder of phalanx's sources"
+        ) from error
     return Endpoint(listen, run.pulse, Figures(run.pulse, run.scheduler.roster.steps, run.answers))

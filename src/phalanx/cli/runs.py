@@ -210,7 +210,7 @@ def check_targets(given: dict[str, Any], names: Iterable[str]) -> None:
             reason = "is a folder" if path.is_dir() else f"there is no folder {path.parent}"
             raise TargetError(f"--{name.replace('_', '-')} {path}: {reason}")
     if given.get("report") and find_spec("plotly") is None:
-        raise TargetError("--report needs plotly: install phalanx[report]")
+        raise TargetError("--report needs plotly: pip install plotly")
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ def ray_offer() -> Offer:
 def why_not() -> str:
     """Why this Ray cannot be used; empty if it can."""
     if find_spec("ray") is None:
-        return "Ray is not installed here: pip install 'phalanx[ray]'"
+        return "Ray is not installed here: pip install ray"
     try:
         here = version("ray")
     except PackageNotFoundError:

@@ -114,7 +114,7 @@ class Result(msgspec.Struct, frozen=True):
 
     def to_polars(self) -> Any:
         """A row for each job, as a polars DataFrame."""
-        return _library("polars", "phalanx[traces]").DataFrame(self._columns())
+        return _library("polars", "polars").DataFrame(self._columns())
 
     def to_pandas(self) -> Any:
         """A row for each job, as a pandas DataFrame."""

@@ -19,7 +19,7 @@ def plotly_source() -> str:
     try:
         source: str = import_module("plotly.offline").get_plotlyjs()
     except ModuleNotFoundError as error:
-        raise ReportError("a report needs plotly: install phalanx[report]") from error
+        raise ReportError("a report needs plotly: pip install plotly") from error
     # A browser reads every line end as this one, and the hash is of what it reads.
     source = source.replace("\r\n", "\n").replace("\r", "\n")
     if "</script" in source.lower() or "<!--" in source:

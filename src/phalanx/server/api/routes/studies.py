@@ -132,7 +132,9 @@ async def download_report(study: StudyId, account: SignedIn, context: WorkerCont
     """Download the report of a study that compares policies, a page with charts that needs no network."""
     found = await _done(study, account, context)
     if not found.has_report:
-        raise Refusal("not_found", "this study has no report: of capacity there is none, others need phalanx[report]")
+        raise Refusal(
+            "not_found", "this study has no report: of capacity there is none, others need plotly on the server"
+        )
     # Never shown as a page of this server: its charts are drawn by scripts, which pages of this server may not bring.
     headers = {"Content-Disposition": f'attachment; filename="study-{found.id}.html"'}
     return Response(await _file(context, found, REPORT), headers=headers, media_type="text/html")

@@ -102,7 +102,7 @@ def _polars(path: str, doing: str) -> Any:
     try:
         return import_module("polars")
     except ImportError:
-        raise TraceError(path, f"{doing} Parquet needs polars: pip install 'phalanx[traces]'") from None
+        raise TraceError(path, f"{doing} Parquet needs polars: pip install polars") from None
 
 
 def _frame(path: str) -> Any:
