@@ -92,7 +92,7 @@ def advices(journal: Journal) -> list[tuple[int, Advice]]:
 
 def test_the_solver_that_is_missing_is_named_with_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "highspy", None)
-    with pytest.raises(SolverMissingError, match=r"needs the solver highspy.*pip install 'phalanx\[solve\]'"):
+    with pytest.raises(SolverMissingError, match=r"needs the solver highspy.*pip install highspy"):
         adviser("gavel")
 
 
