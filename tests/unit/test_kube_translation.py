@@ -110,6 +110,15 @@ def test_labels_of_domains_are_levels_and_a_node_without_one_is_near_to_none() -
     assert [(each.name, each.path) for each in found.nodes] == [("a", ("z1", "node a")), ("b", ("z1", "l1"))]
 
 
+def test_tiers_of_topograph_are_levels_from_the_widest_to_the_one_next_to_the_node() -> None:
+    fabric = "fabric.topograph.run/tier-{}".format
+    domain = "accelerator.topograph.run/domain"
+    labels = [{fabric(0): f"leaf{i // 2}", fabric(1): f"spine{i // 4}", domain: f"nvl{i}"} for i in range(8)]
+    found = cluster_of(as_node(node(f"n{i}", labels=each)) for i, each in enumerate(labels))
+    assert found.levels == (fabric(1), fabric(0), domain, "node")
+    assert found.nodes[5].path == ("spine1", "leaf2", "nvl5")
+
+
 def test_taints_keep_their_meaning_and_those_of_health_are_health() -> None:
     taints = [
         {"key": "gpu", "effect": "NoSchedule"},

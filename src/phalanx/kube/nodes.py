@@ -13,18 +13,26 @@ from phalanx.kube.objects.pod import NodeSelector
 from phalanx.kube.pods.demand import GPU_RESOURCES, PODS, UNCOUNTED, is_bytes
 from phalanx.kube.pods.selection import NO_VALUE, YES, affinity_label, meets
 
+TIERS_MAX = 8
+"""Tiers of switches that are looked for: Topograph has a label for each there is, 0 next to the node."""
+
 TOPOLOGY_LABELS = (
     "topology.kubernetes.io/region",
     "topology.kubernetes.io/zone",
+    *(f"fabric.topograph.run/tier-{tier}" for tier in reversed(range(TIERS_MAX))),
     "network.topology.nvidia.com/datacenter",
     "network.topology.nvidia.com/core",
     "network.topology.nvidia.com/spine",
     "network.topology.nvidia.com/leaf",
     "network.topology.nvidia.com/block",
     "network.topology.nvidia.com/accelerator",
+    "accelerator.topograph.run/domain",
+    "accelerator.topograph.run/sub-domain",
     "nvidia.com/gpu.clique",
 )
-"""Labels that name the domain of a node, outermost first."""
+"""Labels that name the domain of a node, outermost first. Those of `network.topology.nvidia.com` are of Topograph
+before 1.0.
+"""
 
 PRODUCT_LABELS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name")
 
