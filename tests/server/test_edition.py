@@ -48,8 +48,8 @@ class Worker(Context):
         )
         self.after_read: Callable[[], None] = lambda: None
 
-    async def read(self, query: Callable[..., Any], *arguments: object) -> Any:
-        found = await super().read(query, *arguments)
+    async def read_now(self, query: Callable[..., Any], *arguments: object) -> Any:
+        found = await super().read_now(query, *arguments)
         self.after_read()
         return found
 

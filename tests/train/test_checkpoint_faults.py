@@ -75,6 +75,32 @@ def test_a_disk_that_refuses_to_take_more_is_named_and_tried_again(tmp_path: Pat
         assert [each.step for each in steps(tmp_path)] == [2, 3]
 
 
+def test_a_training_whose_first_save_did_not_end_begins_anew(tmp_path: Path) -> None:
+    with Checkpointer({"model": model()}, [Shared(tmp_path, every=NEVER)], signals=()) as checkpointer:
+        checkpointer.step()
+        checkpointer.save()
+        checkpointer.wait()
+    (mark,) = tmp_path.rglob(MARK)
+    mark.unlink()
+    with Checkpointer({"model": model()}, [Shared(tmp_path, every=NEVER)], signals=()) as checkpointer:
+        assert checkpointer.load() is None
+        assert checkpointer.completed == 0
+
+
+def test_a_checkpoint_that_is_damaged_is_named_and_nothing_begins_anew(tmp_path: Path) -> None:
+    with Checkpointer({"model": model()}, [Shared(tmp_path, every=NEVER)], signals=()) as checkpointer:
+        checkpointer.step()
+        checkpointer.save()
+        checkpointer.wait()
+    (mark,) = tmp_path.rglob(MARK)
+    mark.write_bytes(b"{}")
+    with (
+        Checkpointer({"model": model()}, [Shared(tmp_path, every=NEVER)], signals=()) as checkpointer,
+        pytest.raises(PhalanxError, match="there are checkpoints, and none can be loaded: step 1"),
+    ):
+        checkpointer.load()
+
+
 def test_a_state_with_nan_is_not_kept_and_the_tensor_is_named(job: str) -> None:
     parts = {"model": model()}
     with Checkpointer(parts, [Host(every=1)], job=job, refuse_nan=True, signals=()) as checkpointer:

@@ -53,10 +53,10 @@ def read_checked(path: str, site: Site) -> str:
 
 def tell_of_batches(texts: Sequence[str], client: Client) -> None:
     """Says on standard error where batches of trainings are not shared out evenly; the server has taken the jobs."""
-    from phalanx.words.batch import batch_words
-
     for text in texts:
         if "batch:" in text:
+            from phalanx.words.batch import batch_words
+
             with suppress(PhalanxError):
                 if words := batch_words(site_of(client).read(text, "")):
                     say(words, err=True)

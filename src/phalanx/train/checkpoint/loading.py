@@ -102,11 +102,15 @@ class Loader:
         return recovery
 
     def _report_nothing(self, inventory: Inventory, passed_over: Sequence[str]) -> None:
+        from phalanx.train.checkpoint.store.step import UNFINISHED
+
         for slot in self._station.memory.holdings:
             slot.clear()
-        if passed_over:
+        # A save that did not end never was a checkpoint: who is killed in the first one begins anew.
+        unusable = [each for each in passed_over if not each.endswith(UNFINISHED)]
+        if unusable:
             raise PhalanxError(
-                "there are checkpoints, and none can be loaded: " + "; ".join(passed_over) + ". "
+                "there are checkpoints, and none can be loaded: " + "; ".join(unusable) + ". "
                 "Mend what is named, or start anew with another directory"
             )
 

@@ -50,7 +50,15 @@ class Keeper:
         written_s = deadline_s + grace.grace_s()
         while True:
             connection = _connect(address_of(job, seat)) or _start(address_of(job, seat), linger_s)
-            reply = _ask(connection, {"do": "hold", "pid": os.getpid()})[0]
+            try:
+                reply = _ask(connection, {"do": "hold", "pid": os.getpid()})[0]
+            except OSError as error:
+                # It was ending just then: the next one that is asked is another.
+                connection.close()
+                if time.monotonic() > deadline_s:
+                    raise KeeperError(f"the keeper of job {job!r}, seat {seat} does not answer: {error}") from error
+                time.sleep(0.02)
+                continue
             if "pid" in reply:
                 return cls(connection, reply["pid"])
             connection.close()

@@ -11,6 +11,8 @@ from phalanx.train.checkpoint.store.layout import INDEX_NAME, MANIFEST, MARK, ME
 from phalanx.train.checkpoint.store.manifest import Manifest, Mark, decode, unseal
 from phalanx.train.checkpoint.store.media.medium import Medium, Root, open_medium
 
+UNFINISHED = "it has no commit mark: its save did not end"
+
 # Step has a property of the name `bytes`.
 Content: TypeAlias = bytes | bytearray
 
@@ -95,7 +97,7 @@ def read_step(directory: Medium) -> Step:
     try:
         content = directory.read(MARK)
     except (FileNotFoundError, NotADirectoryError):
-        raise Corrupt(directory.url, ["it has no commit mark: its save did not end"]) from None
+        raise Corrupt(directory.url, [UNFINISHED]) from None
     try:
         return Step(directory, unseal(content, Mark))
     except ValueError as error:
