@@ -17,13 +17,13 @@ PERMILLE = 1000
 class QuotaUse(NamedTuple):
     """GPUs of a queue, with those of the queues inside: at a moment, or the means of a time.
 
-    `owed` is what it deserves and asks for, by jobs that have GPUs or are pending; `kept` is what it has of that.
+    `demand` is what it asks for within its quota, by jobs that have GPUs or are pending; `served` what it has of that.
     """
 
     quota: float
     used: float
-    owed: float
-    kept: float
+    demand: float
+    served: float
 
 
 NO_USE = QuotaUse(0.0, 0.0, 0.0, 0.0)
@@ -36,17 +36,26 @@ def quota_use(state: State) -> dict[str, QuotaUse]:
     deserving = [path for path, account in accounts.items() if path and account.queue.deserved[GPUS]]
     if not deserving:
         return {}
-    pending = dict.fromkeys(accounts, 0)
-    for waiting in state.classes.values():
-        for _, job in waiting.jobs:
-            record = state.jobs[job]
-            for account in accounts[record.job.queue].trail:
-                pending[account.path] += record.gpus
+    pending = _pending_gpus(state)
     found = {}
     for path in deserving:
         quota, used = accounts[path].deserved[GPUS] / PERMILLE, accounts[path].used[GPUS] / PERMILLE
-        found[path] = QuotaUse(quota, used, min(quota, used + pending[path]), min(quota, used))
+        found[path] = QuotaUse(quota, used, min(quota, used + pending.get(path, 0)), min(quota, used))
     return found
+
+
+def _pending_gpus(state: State) -> dict[str, int]:
+    """What pending jobs ask for, by queue and by those that it lies in."""
+    own: dict[str, int] = {}
+    for waiting in state.classes.values():
+        for _, job in waiting.jobs:
+            record = state.jobs[job]
+            own[record.job.queue] = own.get(record.job.queue, 0) + record.gpus
+    whole: dict[str, int] = {}
+    for path, gpus in own.items():
+        for account in state.quotas.accounts[path].trail:
+            whole[account.path] = whole.get(account.path, 0) + gpus
+    return whole
 
 
 def joined_use(*parts: tuple[Mapping[str, QuotaUse], int]) -> dict[str, QuotaUse]:
@@ -64,7 +73,7 @@ def _mean(parts: Sequence[tuple[QuotaUse, int]]) -> QuotaUse:
 
 def attained(use: QuotaUse) -> float | None:
     """The share of what it deserved and asked for that it had; None where it asked for nothing."""
-    return rounded(use.kept / use.owed) if use.owed else None
+    return rounded(use.served / use.demand) if use.demand else None
 
 
 def quota_tracks(uses: Sequence[Mapping[str, QuotaUse]]) -> dict[str, QuotaTrack]:

@@ -106,7 +106,7 @@ class Loader:
 
         for slot in self._station.memory.holdings:
             slot.clear()
-        # A save that did not end never was a checkpoint: who is killed in the first one begins anew.
+        # A save that did not end never was a checkpoint: a training that is killed in its first one begins anew.
         unusable = [each for each in passed_over if not each.endswith(UNFINISHED)]
         if unusable:
             raise PhalanxError(
