@@ -85,7 +85,7 @@ def _because(explanation: Explanation, end_reason: str) -> str:
         case Reason.BEGIN_TIME:
             return "its begin time has not come"
         case Reason.BACKOFF:
-            return f"it {_failed(explanation)}; it is tried again after a pause"
+            return f"{_failed(explanation)}; it is tried again after a pause"
         case Reason.ARRAY_LIMIT:
             return "as many members of its array run as may at a time"
         case Reason.BEHIND:
@@ -134,7 +134,9 @@ def _too_small(explanation: Explanation) -> str:
 
 def _failed(explanation: Explanation) -> str:
     """What went wrong last: it did not start, or it ran and then failed."""
+    if explanation.wasted > 1:
+        return f"other jobs were preempted for it, and it crashed within 10 minutes {explanation.wasted} times in a row"
     if explanation.failed_runs and not explanation.failed_starts:
         times = explanation.failed_runs
-        return "ran and failed" if times == 1 else f"ran and failed {times} times"
-    return "failed to start"
+        return "it ran and failed" if times == 1 else f"it ran and failed {times} times"
+    return "it failed to start"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from phalanx.cluster.cluster import Health
 from phalanx.engine.fold.adjust import company_changed
 from phalanx.engine.fold.enqueue import call_array, call_dependents, enqueue, give_up_array_seat, leave
-from phalanx.engine.fold.holding import backoff_ms, depart, forget_end
+from phalanx.engine.fold.holding import CRASH_MS, backoff_ms, depart, forget_end, pause_ms
 from phalanx.engine.fold.kept import forget_kept, keep_nothing, reopen
 from phalanx.engine.fold.patience import calm, expect
 from phalanx.engine.fold.request import take_request
@@ -69,7 +69,7 @@ def start_failed(state: State, attempt: AttemptRecord, reason: str, retryable: b
     if attempt.phase is Phase.STOPPING or attempt.stop_reason is not None or record.cancelled:
         _after_stop(state, record, attempt)
     elif retryable:
-        _again(state, record, backoff_ms(record.start_failures))
+        _again(state, record, max(backoff_ms(record.start_failures), _pause_ms(record, attempt, state.now)))
     else:
         _finish(state, record, JobState.FAILED, reason)
 
@@ -98,7 +98,7 @@ def ended_by_itself(
     attempt.stop_reason = attempt.stop_reason or state.to_stop.get(attempt.key)
     at_ms = _possible_end_ms(state, attempt, ended_ms)
     _close(state, attempt, at_ms)
-    _after_end(state, record, attempt, outcome, reason)
+    _after_end(state, record, attempt, outcome, reason, at_ms)
     if record.final is not None:
         record.ended_ms = at_ms
 
@@ -111,19 +111,33 @@ def _possible_end_ms(state: State, attempt: AttemptRecord, ended_ms: int | None)
     return min(max(ended_ms, known_ms), state.now)
 
 
-def _after_end(state: State, record: JobRecord, attempt: AttemptRecord, outcome: Outcome, reason: str) -> None:
+def _after_end(
+    state: State, record: JobRecord, attempt: AttemptRecord, outcome: Outcome, reason: str, at_ms: int
+) -> None:
     if outcome is Outcome.SUCCEEDED:
         _finish(state, record, JobState.SUCCEEDED, reason)
     elif record.cancelled or attempt.stop_reason is not None:
         _after_stop(state, record, attempt)
     elif outcome is Outcome.LOST:
-        _again(state, record, 0)
+        _again(state, record, _pause_ms(record, attempt, at_ms))
     else:
         record.failures += 1
         if record.failures <= record.job.retry_limit:
-            _again(state, record, backoff_ms(record.failures))
+            _again(state, record, max(backoff_ms(record.failures), _pause_ms(record, attempt, at_ms)))
         else:
             _finish(state, record, JobState.FAILED, reason)
+
+
+def _pause_ms(record: JobRecord, attempt: AttemptRecord, at_ms: int) -> int:
+    """How long a job waits at least whose attempt has ended badly: it would else preempt others again at each try, or
+    keep what it took from them. Retries do not bound that, since a lost attempt or start costs none.
+    """
+    if attempt.executed_ms(at_ms) >= CRASH_MS:
+        record.wasted = 0
+    elif attempt.victims or record.wasted:
+        record.wasted += 1
+        return pause_ms(record.wasted)
+    return 0
 
 
 def _close(state: State, attempt: AttemptRecord, at_ms: int | None = None) -> None:

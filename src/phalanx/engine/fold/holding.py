@@ -12,10 +12,20 @@ SURPRISE_MS = 1_000
 
 BACKOFF_FIRST_MS, BACKOFF_MAX_MS = 1_000, 300_000
 
+CRASH_MS = 600_000
+"""An attempt that ends badly sooner than this after it has started has crashed: a preemption for it was wasted."""
+
+WASTED_FIRST_MS, WASTED_MAX_MS = 600_000, 86_400_000
+
 
 def backoff_ms(failures: int) -> int:
     """How long to wait after the n-th failure in a row: doubling, bounded."""
     return int(min(BACKOFF_FIRST_MS << min(failures - 1, 20), BACKOFF_MAX_MS))
+
+
+def pause_ms(wasted: int) -> int:
+    """How long a job for which others were preempted waits after so many crashes: one may be bad luck."""
+    return int(min(WASTED_FIRST_MS << min(wasted - 2, 20), WASTED_MAX_MS)) if wasted > 1 else 0
 
 
 def expect_end(state: State, attempt: AttemptRecord) -> None:

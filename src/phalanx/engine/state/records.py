@@ -240,7 +240,8 @@ class Kept:
 @dataclass(slots=True, eq=False)
 class JobRecord:
     """One job, from its submission on. `preempted_for` is the job it was last stopped for, where that is known; `kept`
-    is what is left of a suspended attempt, until it runs again.
+    is what is left of a suspended attempt, until it runs again. `wasted` is how many attempts in a row have crashed
+    within minutes since others were preempted for it.
     """
 
     job: Job
@@ -262,6 +263,7 @@ class JobRecord:
     failures: int = 0
     start_failures: int = 0
     preemptions: int = 0
+    wasted: int = 0
     not_before_ms: int = 0
     first_start_ms: int | None = None
     stopped_ms: int | None = None

@@ -61,7 +61,8 @@ class Explanation:
     is left of it; `budgets` are those that are used up. `spared` are the jobs that would yield to it once they have run
     for the `min_run` of their queues. `reserved_for` are jobs before it for which something it could use is reserved
     before it would end. `failed_starts` and `failed_runs` are how often it has failed to start since it last ran, and
-    how often while it ran. `maintenance` is what it would run into on the nodes that would take it. `overdue_ms` is for
+    how often while it ran; `wasted` is how many attempts in a row have crashed within minutes since others were
+    preempted for it. `maintenance` is what it would run into on the nodes that would take it. `overdue_ms` is for
     how long it has waited longer than it should: it goes before all jobs, and devices are reserved for it. `factors`
     are what its place in the order adds up from, where the policy adds up; `position` is that place, and what its queue
     is compared by. `changes` have each been tried and would give the job its devices at once; those of one kind by the
@@ -90,6 +91,7 @@ class Explanation:
     reserved_for: tuple[Reserved, ...] = ()
     failed_starts: int = 0
     failed_runs: int = 0
+    wasted: int = 0
     virtual_cluster: VirtualClusterView | None = None
     maintenance: tuple[Maintenance, ...] = ()
     overdue_ms: int | None = None
@@ -126,6 +128,7 @@ def explain(state: State, job: str) -> Explanation:
             not_before_ms=record.not_before_ms,
             failed_starts=record.start_failures,
             failed_runs=record.failures,
+            wasted=record.wasted,
         )
     if record.parked is not None:
         return plain
