@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -31,9 +31,10 @@ def scheduling(
     volcano_jobs: bool = False,
     preempt_others_below: int | None = None,
     client: Client | None = None,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Iterator[Run]:
     """A scheduler that runs meanwhile, in a thread, with what makes the pods of Volcano's Jobs if that is asked for. It
-    may do what the manifests among the examples allow, unless its client says otherwise.
+    may do what the manifests among the examples allow, unless its client says otherwise. `say` hears what it tells.
     """
     failures: list[BaseException] = []
     with client or cluster.scheduler_client() as client:
@@ -41,6 +42,7 @@ def scheduling(
             client,
             Settings(preempt_others_below=preempt_others_below),
             jobs=Controller(client, "phalanx") if volcano_jobs else None,
+            say=say,
         )
         ready = threading.Event()
 

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import uuid
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, BinaryIO
@@ -161,7 +162,8 @@ def _schedule(
 
     with Client(access) as client:
         jobs = Controller(client, settings.scheduler) if volcano_jobs else None
-        run = Run(client, settings, journal, Lease(client, leased) if leased is not None else None, jobs)
+        lease = Lease(client, leased) if leased is not None else None
+        run = Run(client, settings, journal, lease, jobs, say=partial(click.echo, err=True))
 
         def end(signum: int, frame: FrameType | None) -> None:
             run.close()

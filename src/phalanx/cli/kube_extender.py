@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import partial
 from types import FrameType
 
 import click
@@ -62,7 +63,7 @@ def extender(
     access = find_access(kubeconfig, context, os.environ)
     settings = Settings(scheduler_name, resolve_policy(policy), topology or TOPOLOGY_LABELS, queue_label=queue_label)
     with Client(access) as client:
-        run = ExtenderRun(client, settings)
+        run = ExtenderRun(client, settings, say=partial(click.echo, err=True))
 
         def end(signum: int, frame: FrameType | None) -> None:
             run.close()

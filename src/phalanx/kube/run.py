@@ -6,14 +6,15 @@ import contextlib
 import queue
 import time
 from collections.abc import Callable
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from phalanx.kube.api.client import Client
 from phalanx.kube.api.errors import UnreachableError
-from phalanx.kube.api.reflector import Broken, News, Reflector
+from phalanx.kube.api.reflector import Broken, Listed, News
 from phalanx.kube.binder import Answer, Binder, Bound, Evicted
-from phalanx.kube.gangs.discovery import served_groups
+from phalanx.kube.gangs.discovery import Kinds, served_groups
 from phalanx.kube.gangs.groups import RAY
+from phalanx.kube.gangs.lookout import Lookout, Served
 from phalanx.kube.lease import Lease
 from phalanx.kube.mirror import BUDGETS, CLAIMS, CLASSES, NAMESPACES, NODES, PODS, PRIORITIES, VOLUMES, Mirror
 from phalanx.kube.objects.budget import DisruptionBudget
@@ -27,6 +28,7 @@ from phalanx.kube.reporter import Reporter
 from phalanx.kube.scheduler import Scheduler
 from phalanx.kube.settings import Settings
 from phalanx.kube.volcano.controller import Controller
+from phalanx.kube.watches import Watches
 
 IDLE_S = 5.0
 BATCH_MAX = 5000
@@ -36,12 +38,12 @@ class Close:
     """Ends the run."""
 
 
-Inbox = queue.SimpleQueue[News | Answer | Close]
+Inbox = queue.SimpleQueue[News | Answer | Served | Close]
 
 
 class Run:
     """Schedules until `close` is called. An API server that refuses us raises what it said. `jobs` is what makes pods
-    of Volcano's Jobs, where that is done here.
+    of Volcano's Jobs, where that is done here. `say` tells a person which custom resources come and go meanwhile.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Run:
         journal: BinaryIO | None = None,
         lease: Lease | None = None,
         jobs: Controller | None = None,
+        say: Callable[[str], None] = lambda line: None,
     ) -> None:
         self._client = client
         self._lease = lease
@@ -63,7 +66,9 @@ class Run:
         self._reporter = Reporter(client)
         self._jobs = jobs
         self.scheduler = Scheduler(self.mirror, self.binder, self._reporter, settings)
-        self.reflectors: dict[str, Reflector[Any]] = {}
+        self._watches = Watches(client, self._inbox.put, say)
+        self.reflectors = self._watches.reflectors
+        self._lookout = Lookout(client, self._inbox.put)
         self.pulse = Pulse()
 
     def answers(self) -> dict[tuple[str, int], int]:
@@ -88,6 +93,7 @@ class Run:
                 self.binder.resume_left()
             if self._jobs is not None:
                 self._jobs.start(self._may, self._inbox.put)
+            self._lookout.start()
             on_ready()
             self.pulse.leads = self.pulse.is_ready = True
             self._turn()
@@ -96,8 +102,8 @@ class Run:
         finally:
             if self._jobs is not None:
                 self._jobs.close()
-            for reflector in self.reflectors.values():
-                reflector.close()
+            self._lookout.close()
+            self._watches.close()
             self.binder.close()
             self._reporter.close()
             if self._lease is not None:
@@ -127,7 +133,7 @@ class Run:
         return True
 
     def _watch(self) -> None:
-        kinds: dict[str, tuple[str, type[Any]]] = {
+        kinds: Kinds = {
             NODES: ("/api/v1/nodes", KubeNode),
             PODS: ("/api/v1/pods", Pod),
             NAMESPACES: ("/api/v1/namespaces", Stored),
@@ -138,11 +144,8 @@ class Run:
             CLASSES: ("/apis/storage.k8s.io/v1/storageclasses", StorageClass),
             **served_groups(self._client),
         }
-        self._reporter.groups = {kind: path for kind, (path, _) in kinds.items()}
-        for kind, (path, as_type) in kinds.items():
-            self.reflectors[kind] = Reflector(self._client, kind, path, as_type, self._inbox.put)
-        for reflector in self.reflectors.values():
-            reflector.start()
+        self._reporter.groups = self._watches.paths
+        self._watches.begin(kinds)
 
     def _wait_s(self) -> float:
         """How long there is nothing to do unless something happens."""
@@ -165,15 +168,21 @@ class Run:
             pass
         return True
 
-    def _take(self, news: News | Answer | Close) -> bool:
+    def _take(self, news: News | Answer | Served | Close) -> bool:
         match news:
             case Close():
                 return False
+            case Served(kinds=kinds):
+                for kind in self._watches.renew(kinds):
+                    self.mirror.take(Listed(kind, ()))
+            case Broken() if self._watches.may_miss(news):
+                pass
             case Broken(error=error):
                 raise error
             case Bound() | Evicted():
                 self.scheduler.answer(news)
-            case _:
+            # A watch that was ended may have told of something before.
+            case _ if news.kind in self.reflectors:
                 self.mirror.take(news)
         return True
 

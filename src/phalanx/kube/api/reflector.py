@@ -52,9 +52,10 @@ class Changed(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """The API server refuses what cannot be done without."""
+    """The API server refuses what cannot be done without: to tell of a kind, if it says which."""
 
     error: ApiError
+    kind: str = ""
 
 
 News = Listed[Any] | Changed[Any] | Broken
@@ -134,7 +135,7 @@ class Reflector(Generic[T]):
                 # A server that was just restarted may know neither rights nor custom resources for a while.
                 is_lasting = isinstance(error, ForbiddenError | NotFoundError) and not self.lists
                 if is_lasting or isinstance(error, UnauthorizedError):
-                    self._tell(Broken(error))
+                    self._tell(Broken(error, self.kind))
                     return
                 self._closed.wait(delay_s)
                 delay_s = min(2 * delay_s, RETRY_MAX_S)

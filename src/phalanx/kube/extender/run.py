@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import BinaryIO
 
 from phalanx.kube.api.client import Client
@@ -53,9 +54,14 @@ class ExtenderRun(Run):
     """Decides as ever, and leaves it to kube-scheduler to bind."""
 
     def __init__(
-        self, client: Client, settings: Settings, journal: BinaryIO | None = None, lease: Lease | None = None
+        self,
+        client: Client,
+        settings: Settings,
+        journal: BinaryIO | None = None,
+        lease: Lease | None = None,
+        say: Callable[[str], None] = lambda line: None,
     ) -> None:
-        super().__init__(client, settings, journal, lease)
+        super().__init__(client, settings, journal, lease, say=say)
         self.binder.close()
         self._reporter.close()
         self.mirror = Managed(settings.scheduler, settings.preempt_others_below)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from phalanx.kube.api.client import Client
 from phalanx.kube.api.errors import NotFoundError
@@ -31,7 +32,14 @@ from phalanx.kube.objects.queue import VolcanoQueue
 class ApiGroup(Wire, frozen=True):
     """The versions of an API group that a server has, the preferred one first."""
 
+    name: str = ""
     versions: list[dict[str, str]] | None = None
+
+
+class ApiGroups(Wire, frozen=True):
+    """The API groups that a server has."""
+
+    groups: list[ApiGroup] | None = None
 
 
 class ApiResources(Wire, frozen=True):
@@ -63,38 +71,34 @@ KINDS: dict[str, tuple[str, str, type[Stored]]] = {
 """What says in each dialect which pods start together, where, and in which queue: its API group, plural and type."""
 
 
-def served_groups(client: Client) -> dict[str, tuple[str, type[Stored]]]:
-    """Where that is in each dialect that the server has, and as what it is read."""
-    found = {}
-    for dialect, (api, plural, as_type) in KINDS.items():
-        path = _path(client, api, plural)
-        if path is not None:
-            found[dialect] = path, as_type
-    return found
+Kinds = dict[str, tuple[str, type[Any]]]
+"""Where the objects of each kind are, and as what they are read."""
 
 
-def _path(client: Client, api: str, plural: str) -> str | None:
+def served_groups(client: Client) -> Kinds:
+    """What the server has of `KINDS`. A version that is named before it is there is waited for."""
     until = time.monotonic() + SETTLES_S
     while True:
         try:
-            return _path_now(client, api, plural)
+            return served_now(client)
         except NotFoundError:
             if time.monotonic() > until:
                 raise
         time.sleep(0.1)
 
 
-def _path_now(client: Client, api: str, plural: str) -> str | None:
-    """Raises NotFoundError where a version is named and not there."""
-    for version in _versions(client, api):
-        path = f"/apis/{api}/{version.get('version', '')}"
-        if any(each.name == plural for each in client.get(path, ApiResources).resources or ()):
-            return f"{path}/{plural}"
-    return None
-
-
-def _versions(client: Client, api: str) -> list[dict[str, str]]:
-    try:
-        return client.get(f"/apis/{api}", ApiGroup).versions or []
-    except NotFoundError:
-        return []
+def served_now(client: Client) -> Kinds:
+    """What the server has of `KINDS` at this moment. Raises NotFoundError where a version is named and not there."""
+    groups = {each.name: each.versions or [] for each in client.get("/apis", ApiGroups).groups or ()}
+    plurals: dict[str, dict[str, None]] = {}
+    found: Kinds = {}
+    for dialect, (api, plural, as_type) in KINDS.items():
+        for version in groups.get(api, ()):
+            path = f"/apis/{api}/{version.get('version', '')}"
+            if path not in plurals:
+                resources = client.get(path, ApiResources).resources or ()
+                plurals[path] = {each.name: None for each in resources}
+            if plural in plurals[path]:
+                found[dialect] = f"{path}/{plural}", as_type
+                break
+    return found
