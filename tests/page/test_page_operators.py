@@ -205,7 +205,7 @@ def test_the_timeline_shows_what_ran_where_and_is_moved_zoomed_and_chosen_from_b
 ) -> None:
     admin.open(f"{server.url}/ui/timeline")
     admin.see("attempts read")
-    assert admin.run("document.querySelector('canvas').ariaLabel").endswith("in 4 rows")
+    assert admin.run("document.querySelector('canvas').ariaLabel").endswith("in 5 rows")
     until(lambda: {"n0", "n1", "n2", "n3"} <= {*admin.run(f"({FINDS})()")}, "every node has a row", admin.text)
     admin.run("document.querySelector('canvas').focus()")
     admin.press("PageDown")
@@ -224,9 +224,36 @@ def test_the_timeline_shows_what_ran_where_and_is_moved_zoomed_and_chosen_from_b
     admin.open(f"{server.url}/ui/timeline?from=1&span=3600000")
     admin.see("0 attempts read")
     told = server.client.get("/timeline").raise_for_status().json()
-    assert told["maintenance"][0]["name"] == "cooling"
     assert len({len(column) for column in told["bars"].values()}) == 1
     assert server.client.get("/timeline", params={"since": 9, "until": 8}).status_code == 422
+
+
+def test_maintenance_is_drawn_by_its_name_when_planned_and_when_over_and_listed_by_date(
+    admin: Page, server: Server
+) -> None:
+    fans = {"name": "fans", "nodes": ["n2"], "start": "2026-01-03T00:00Z", "for": "2h"}
+    cooling = {"name": "cooling", "nodes": ["n3"], "start": "2040-01-03T00:00Z", "for": "2h"}
+    for windows in ([fans, cooling], [cooling]):
+        body = {"maintenance": windows}
+        server.client.put("/cluster", json=body).raise_for_status()
+    admin.open(f"{server.url}/ui/timeline")
+    admin.see("cooling", "[aria-label='Maintenance windows']")
+    admin.miss("fans", "[aria-label='Maintenance windows']")
+    admin.click("Show cooling")
+    admin.see("maintenance cooling, ", "main p[role=status]")
+    admin.see("(2 h), of 1 node: n3", "main p[role=status]")
+    admin.click("6 h")
+    admin.click("Show cooling")
+    until(lambda: "cooling" in admin.run(f"({FINDS})()"), "it is drawn by its name", admin.text)
+    assert violations(admin) == []
+    # Of a window that the cluster file has no more, what took place is still told.
+    began_ms = 1_767_398_400_000
+    for by in ("nodes", "jobs"):
+        admin.open(f"{server.url}/ui/timeline?by={by}&from={began_ms - 3_600_000}&span={4 * 3_600_000}")
+        admin.see("over", "[aria-label='Maintenance windows']")
+        until(lambda: "fans" in admin.run(f"({FINDS})()"), "it is drawn by its name", admin.text)
+    told = server.client.get("/timeline", params={"since": began_ms, "until": began_ms + 1}).json()["maintenance"]
+    assert [each["name"] for each in told] == ["fans", "cooling"]
 
 
 def test_two_futures_are_compared_and_a_policy_that_there_is_not_is_refused(admin: Page, server: Server) -> None:

@@ -13,6 +13,7 @@ from phalanx.server.store.bulk import Bulk
 from phalanx.server.store.tables import nodes
 from phalanx.server.view.lists import quotas_in
 from phalanx.server.view.rows import Row, node_row, text_of
+from phalanx.server.view.windows import note_gone
 
 NEW_NODES = Bulk(nodes)
 LAYOUT = "layout"
@@ -34,7 +35,9 @@ def write_cluster(connection: Connection, state: State, placement: str) -> None:
     ]
     NEW_NODES.run(connection, rows)
     settings.put(connection, LAYOUT, str(state.seq).encode())
-    settings.put(connection, "cluster", msgspec.json.encode(about_cluster(state, placement)))
+    about = about_cluster(state, placement)
+    note_gone(connection, state.now, about["maintenance"])
+    settings.put(connection, "cluster", msgspec.json.encode(about))
 
 
 def placement_of(connection: Connection) -> str:

@@ -22,6 +22,7 @@ from phalanx.server.planner.questions import ListReservations
 from phalanx.server.refusal import Refusal
 from phalanx.server.store import nodes as node_table
 from phalanx.server.store.past import Run, runs_between
+from phalanx.server.view.windows import windows
 
 router = APIRouter(tags=["cluster"])
 
@@ -46,6 +47,8 @@ async def show_timeline(
 
     Without `since` it is the last day. The columns of `bars` are as long as one another: one place is one attempt.
     Attempts of jobs that you may not look at have no job. Reservations are left out while the planner is busy.
+    Maintenance is what ends after `since`, also where it is planned for after `until`, or is in the cluster no more;
+    of that, the newest 200 that had begun.
     """
     need_eyes(account)
     end_ms = context.now_ms() if until is None else until
@@ -54,7 +57,6 @@ async def show_timeline(
         raise Refusal("invalid", f"expected since to be before until, got {start_ms} and {end_ms}")
     runs, names = await context.read(_found, start_ms, end_ms, queue, limit + 1)
     places = {name: place for place, name in enumerate(names)}
-    cluster = await context.cluster()
     return as_json(
         {
             "start_ms": start_ms,
@@ -64,7 +66,7 @@ async def show_timeline(
             "bars": _columns(runs[:limit], places, account),
             "nodes": list(places),
             "reservations": await _reservations(account, context),
-            "maintenance": [each for each in cluster.get("maintenance", ()) if each["end_ms"] > start_ms],
+            "maintenance": await context.read(windows, start_ms, context.now_ms()),
         }
     )
 

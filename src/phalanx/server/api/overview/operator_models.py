@@ -36,7 +36,7 @@ class WindowModel(Answered):
     name: str
     nodes: list[str]
     start_ms: int
-    end_ms: int
+    end_ms: int = Field(description="Where it was taken back before its end, the moment of that.")
 
 
 class ClusterTimelineModel(Answered):

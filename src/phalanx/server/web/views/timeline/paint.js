@@ -18,7 +18,7 @@ const variable = (name) => getComputedStyle(document.documentElement).getPropert
 
 export const inks = () => ({
   ground: variable("--surface"), raised: variable("--raised"), line: variable("--line"), text: variable("--text"), muted: variable("--muted"), accent: variable("--accent"),
-  running: variable("--gpu-busy"), starting: variable("--gpu-allocated"), succeeded: variable("--blue"), failed: variable("--gpu-failed"), lost: variable("--gpu-failed"), stopped: variable("--gpu-draining"), other: variable("--gpu-suspended"), planned: variable("--gpu-reserved"), queued: variable("--gpu-idle"), maintenance: variable("--wait-soft"),
+  running: variable("--gpu-busy"), starting: variable("--gpu-allocated"), succeeded: variable("--blue"), failed: variable("--gpu-failed"), lost: variable("--gpu-failed"), stopped: variable("--gpu-draining"), other: variable("--gpu-suspended"), planned: variable("--gpu-reserved"), queued: variable("--gpu-idle"), maintenance: variable("--wait"), closed: variable("--wait-soft"),
 });
 
 // Midnights and full hours of the viewer's zone.
@@ -84,9 +84,9 @@ const drawRow = (context, { row, top, at, by }, { x, inner, view, maintenance, c
   }
   if (by !== "jobs") {
     for (const each of maintenance) {
-      if (!each.places.has(at)) continue;
-      context.fillStyle = ink.maintenance;
-      context.fillRect(x(each.start_ms), top, x(each.end_ms) - x(each.start_ms), row.height);
+      if (!each.keys.has(row.key)) continue;
+      context.fillStyle = ink.closed;
+      context.fillRect(x(each.from_ms), top, x(each.to_ms) - x(each.from_ms), row.height);
     }
   }
   let edge = -1;
@@ -121,13 +121,14 @@ const drawRow = (context, { row, top, at, by }, { x, inner, view, maintenance, c
       context.strokeRect(left - 1, y - 1, Math.max(4, right - left + 2), height + 2);
       context.lineWidth = 1;
     }
-    if (by !== "jobs" && bar.job && right - left > TEXT_LEAST && height > 11) {
+    const text = bar.state === "maintenance" ? bar.name : by !== "jobs" && bar.job ? `${bar.job} ${bar.name}` : "";
+    if (text && right - left > TEXT_LEAST && height > 11) {
       context.save();
       context.beginPath();
       context.rect(left, y, right - left, height);
       context.clip();
       context.fillStyle = ink.ground;
-      context.fillText(`${bar.job} ${bar.name}`, Math.max(left, LEFT) + 4, y + height / 2);
+      context.fillText(text, Math.max(left, LEFT) + 4, y + height / 2);
       context.restore();
     }
   });

@@ -14,6 +14,8 @@ const inLanes = (bars, from, to) => {
 
 const rowOf = (key, label, href, bars) => ({ key, label, href, bars, lanes: 1 });
 
+const MAINTENANCE = "maintenance";
+
 const ofNodes = (data) => {
   const rows = data.nodes.map((name) => rowOf(name, name, `/ui/nodes/${encodeURIComponent(name)}`, []));
   data.list.forEach((bar) => bar.nodes.forEach((place) => rows[place].bars.push(bar)));
@@ -37,9 +39,11 @@ export const ROW_LEAST = 20;
 // {rows, tops, height}: where each row begins, and how high all are.
 export const rowsOf = (data, by) => {
   const rows = by === "jobs" ? ofJobs(data) : ofNodes(data);
+  // What is out of service has a row of its own before all others, by its name.
+  if (data.maintenance.length) rows.unshift(rowOf(MAINTENANCE, "maintenance", null, data.maintenance));
   let height = 0;
   const tops = rows.map((row) => {
-    const lanes = by === "jobs" && row.key !== "others" ? row.bars.map(() => 0) : inLanes(row.bars, (bar) => bar.from_ms, (bar) => bar.to_ms);
+    const lanes = by === "jobs" && row.key !== "others" && row.key !== MAINTENANCE ? row.bars.map(() => 0) : inLanes(row.bars, (bar) => bar.from_ms, (bar) => bar.to_ms);
     row.laneOf = lanes;
     row.lanes = Math.max(1, ...lanes.map((lane) => lane + 1));
     row.height = Math.max(ROW_LEAST, row.lanes * LANE + GAP);

@@ -45,6 +45,25 @@ const plannedOf = (each, places) => ({
   nodes: each.nodes.map((name) => places.get(name)).filter((place) => place !== undefined),
 });
 
+// A maintenance window is a bar as well.
+const windowOf = (each, at, places) => ({
+  key: `maintenance ${at}`,
+  job: null,
+  name: each.name,
+  queue: "",
+  attempt: null,
+  submitted_ms: null,
+  from_ms: each.start_ms,
+  started_ms: null,
+  ended_ms: each.end_ms,
+  expected_end_ms: null,
+  to_ms: each.end_ms,
+  state: "maintenance",
+  nodes: each.nodes.map((name) => places.get(name)).filter((place) => place !== undefined),
+  names: each.nodes,
+  keys: new Set(each.nodes),
+});
+
 export const loadTimeline = async (path, options) => {
   const found = await get(path, options);
   const places = new Map(found.nodes.map((name, at) => [name, at]));
@@ -52,6 +71,6 @@ export const loadTimeline = async (path, options) => {
   const planned = found.reservations.filter((each) => each.at_ms !== null).map((each) => plannedOf(each, places));
   list.push(...planned);
   list.sort((one, other) => one.from_ms - other.from_ms);
-  const maintenance = found.maintenance.map((each) => ({ ...each, places: new Set(each.nodes.map((name) => places.get(name))) }));
+  const maintenance = found.maintenance.map((each, at) => windowOf(each, at, places));
   return { ...found, list, maintenance };
 };

@@ -11,11 +11,12 @@ import { TimelineCanvas } from "./canvas.js";
 import { inks } from "./paint.js";
 import { rowsOf } from "./rows.js";
 import { loadTimeline } from "./source.js";
+import { Windows, windowWords } from "./windows.js";
 
 const HOUR_MS = 3_600_000;
 const SPANS = { "15 min": HOUR_MS / 4, hour: HOUR_MS, "6 h": 6 * HOUR_MS, day: 24 * HOUR_MS, week: 168 * HOUR_MS, month: 720 * HOUR_MS };
 const SETTLE_MS = 250;
-const LEGEND = { running: "--gpu-busy", starting: "--gpu-allocated", succeeded: "--blue", failed: "--gpu-failed", "stopped or preempted": "--gpu-draining", "pending (rows of jobs)": "--gpu-idle", planned: "--gpu-reserved", maintenance: "--wait-soft", "of others": "--gpu-suspended" };
+const LEGEND = { running: "--gpu-busy", starting: "--gpu-allocated", succeeded: "--blue", failed: "--gpu-failed", "stopped or preempted": "--gpu-draining", "pending (rows of jobs)": "--gpu-idle", planned: "--gpu-reserved", maintenance: "--wait", "of others": "--gpu-suspended" };
 
 // More than is seen is read at once, so that a little moving asks for nothing.
 const around = ({ start_ms, span_ms }) => ({ since: Math.max(0, Math.round(start_ms - span_ms)), until: Math.round(start_ms + 2 * span_ms) });
@@ -23,6 +24,7 @@ const around = ({ start_ms, span_ms }) => ({ since: Math.max(0, Math.round(start
 const covers = (range, { start_ms, span_ms }) => range.since <= Math.max(0, start_ms) && range.until >= start_ms + span_ms && range.until - range.since <= 12 * span_ms;
 
 const wordsOf = (bar) => {
+  if (bar.state === "maintenance") return windowWords(bar);
   const times = bar.state === "planned" ? `planned from ${second(bar.from_ms)}` : `${bar.state}, ${second(bar.from_ms)} to ${bar.ended_ms ? `${second(bar.ended_ms)} (${duration(bar.ended_ms - bar.from_ms)})` : bar.expected_end_ms ? `about ${second(bar.expected_end_ms)}` : "now"}`;
   return bar.job ? `${shortened(bar.name, 60)} ${bar.attempt ? `attempt ${bar.attempt} ` : ""}${bar.queue ? `in ${bar.queue}, ` : ""}${times}, on ${counted(bar.nodes.length, "node")}` : `a job of others, ${times}`;
 };
@@ -71,13 +73,19 @@ const Timeline = () => {
     }, SETTLE_MS);
   };
   useEffect(() => () => clearTimeout(timer.current), []);
-  const seen = () => data.list.filter((bar) => bar.job && bar.to_ms > painter.current.view.start_ms && bar.from_ms < painter.current.view.start_ms + painter.current.view.span_ms);
+  const choosable = () => [...data.list.filter((bar) => bar.job), ...data.maintenance].sort((one, other) => one.from_ms - other.from_ms);
+  const seen = () => choosable().filter((bar) => bar.to_ms > painter.current.view.start_ms && bar.from_ms < painter.current.view.start_ms + painter.current.view.span_ms);
   const step = (by) => {
     const bars = seen();
     const next = bars[(bars.findIndex((bar) => bar.key === chosen?.key) + by + bars.length) % bars.length];
     if (!next) return;
     choose(next);
     painter.current.reveal(next);
+  };
+  const show = (bar) => {
+    choose(bar);
+    painter.current.reveal(bar);
+    scrollTo({ top: 0 });
   };
   const open = () => chosen?.job && go(`/ui/jobs/${encodeURIComponent(chosen.job)}`);
   return html`
@@ -89,6 +97,7 @@ const Timeline = () => {
       label=${data ? `Timeline: ${counted(data.list.length, "bar")} in ${counted(layout.rows.length, "row")}` : "Timeline"} />
     <p role="status" class=${data ? "" : "loading"}>${chosen ? html`${chosen.job ? html`<a href="/ui/jobs/${encodeURIComponent(chosen.job)}">job ${chosen.job}</a> ` : ""}${wordsOf(chosen)}` : data ? `${counted(data.bars.job.length, "attempt")} read` : "Loading…"}</p>
     <ul class="chart-legend">${Object.entries(LEGEND).map(([text, colour]) => html`<li key=${text}><span class="swatch" style=${{ background: `var(${colour})` }} aria-hidden="true"></span> ${text}</li>`)}</ul>
+    ${data && data.maintenance.length > 0 && html`<${Windows} windows=${data.maintenance} now_ms=${data.now_ms} show=${show} />`}
     <p id="timeline-help" class="hint">Drag or use the arrow keys to move, the wheel to scroll, with Ctrl or + and − to zoom. A click, or Page Up and Page Down, choose a bar; Enter opens its job. Behind now, what is expected is pale.</p>`;
 };
 export default Timeline;
