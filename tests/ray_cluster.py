@@ -14,9 +14,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from phalanx.backends.local.host.processes import descendants, process
@@ -37,6 +37,7 @@ class RayNode:
         self.name = name
         self.log = log
         self._process = process_
+        self._was_there = False
 
     @property
     def pid(self) -> int:
@@ -49,6 +50,15 @@ class RayNode:
     def gcs(self) -> int:
         """The process that is the head."""
         return self._named("gcs_server")
+
+    def is_stillborn(self) -> bool:
+        """Whether the process that is the node was there, and has died: it does where one beside it starts slowly."""
+        try:
+            self.raylet()
+        except LookupError:
+            return self._was_there
+        self._was_there = True
+        return False
 
     def _named(self, name: str) -> int:
         for each in descendants(self.pid):
@@ -79,6 +89,7 @@ class RaySite:
         self.address = f"127.0.0.1:{self.port}"
         self.nodes: dict[str, RayNode] = {}
         self._settings = settings
+        self._again: dict[str, Callable[[], RayNode]] = {}
 
     def keep(self) -> RaySite:
         """Has the head find what it knew when it is started again."""
@@ -87,19 +98,24 @@ class RaySite:
 
     def start_head(self, name: str, gpus: int, cpus: int = CPUS) -> RayNode:
         """Starts the head. One that is started again is not to mind that nodes of the one before it live."""
+        self._again[name] = partial(self.start_head, name, gpus, cpus)
         (self.folder / "ray_current_cluster").unlink(missing_ok=True)
         return self._start(name, gpus, cpus, ["--head", f"--port={self.port}", "--include-dashboard=false"])
 
     def start_node(self, name: str, gpus: int, cpus: int = CPUS, labels: Mapping[str, str] = {}) -> RayNode:
         """Starts a node."""
+        self._again[name] = partial(self.start_node, name, gpus, cpus, labels)
         return self._start(name, gpus, cpus, [f"--address={self.address}"], labels)
 
     def await_ready(self) -> None:
         """Waits until each of its nodes has joined."""
         until_s = time.monotonic() + READY_S
-        for node in self.nodes.values():
+        for node in list(self.nodes.values()):
             while "Ray runtime started" not in node.log.read_text(errors="replace"):
                 assert node._process.poll() is None, node.log.read_text(errors="replace")
+                if node.is_stillborn():
+                    node.end()
+                    node = self._again[node.name]()
                 assert time.monotonic() < until_s, f"node {node.name}: {node.log.read_text(errors='replace')}"
                 time.sleep(0.1)
 

@@ -19,6 +19,7 @@ from phalanx.backends.local.wire import Message, Wire, listen_at, stop_listening
 from phalanx.backends.ray.driver.cluster import RayCluster, Refused, Used
 from phalanx.backends.ray.driver.members import Members, number
 from phalanx.backends.ray.driver.papers import Papers, Pending, answer_to
+from phalanx.backends.ray.driver.reservation import STOPPED
 
 AGAIN_S = 1.0
 """How soon what Ray, or a full disk, did not do at an end is tried again."""
@@ -140,7 +141,7 @@ class Gang:
             why = Refused(f"Ray: {type(error).__name__}: {words}")
         self._work = None
         if action[1] == self._papers.order["seq"] and (why is not None or self._ending is not None):
-            self._give_up_start(why or Refused("stopped while it was starting"))
+            self._give_up_start(why or Refused(STOPPED))
         else:
             self._working.remove(action)
             self._papers.answer(action, why)

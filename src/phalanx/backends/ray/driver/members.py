@@ -13,7 +13,7 @@ from phalanx.backends.local.wire import Message
 from phalanx.backends.ray.driver.cluster import RayCluster, RayNode, Refused, answer_of
 from phalanx.backends.ray.driver.member import RemoteMember
 from phalanx.backends.ray.driver.papers import Papers
-from phalanx.backends.ray.driver.reservation import Around, Reservation
+from phalanx.backends.ray.driver.reservation import STOPPED, Around, Reservation
 
 
 class Members:
@@ -61,7 +61,7 @@ class Members:
             member.agent = agent
         await self._prepare(tasks)
         if self._is_off():
-            raise Refused("stopped while it was starting")
+            raise Refused(STOPPED)
         gang = self._papers.write_gang()
         for member in self:
             await member.write_gang(gang)
@@ -153,7 +153,8 @@ class Members:
 
     async def _prepare(self, tasks: Sequence[TaskOrder]) -> None:
         """Has tasks use the GPUs that Ray gave them, whichever the plan had, and meet where rank 0 listens."""
-        given = await self.reservation.devices(tasks, {member.node: member.agent for member in self})
+        agents = {member.node: member.agent for member in self}
+        given = await self.reservation.devices(tasks, agents, self._is_off)
         for task in tasks:
             if task["rank"] in given and given[task["rank"]] != task["devices"]:
                 task["devices"] = given[task["rank"]]

@@ -5,18 +5,26 @@ A gang of one size is one group. Members of an elastic gang have a group each: a
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import ray
 
 from phalanx.backends.local.attempt_files import TaskOrder
 from phalanx.backends.ray.driver.cluster import RayCluster, RayNode, Refused, Used, answer_of
 
+T = TypeVar("T")
+
+STOPPED = "stopped while it was starting"
+
 RESERVE_S = 20.0
 """How long Ray may take to reserve what is free by the plan: milliseconds, unless other work of Ray holds it."""
+
+DEVICES_S = 120.0
+"""How long a node may take to look which GPUs were given: a process for each bundle, after those of other gangs."""
 
 LOOK_S = 1.0
 
@@ -68,7 +76,9 @@ class Reservation:
                 held[task["node"]] = Used(gpus, cpus_milli)
         return held
 
-    async def devices(self, tasks: Sequence[TaskOrder], agents: dict[str, Any]) -> dict[int, list[int]]:
+    async def devices(
+        self, tasks: Sequence[TaskOrder], agents: dict[str, Any], is_off: Callable[[], bool]
+    ) -> dict[int, list[int]]:
         """Which GPUs Ray gave to each rank."""
         by_rank = {task["rank"]: task for task in tasks}
         found: dict[int, list[int]] = {}
@@ -81,7 +91,7 @@ class Reservation:
                     if rank in by_rank and by_rank[rank]["node"] == node and by_rank[rank]["devices"]
                 ]
                 if asked:
-                    told = await answer_of(agent.do.remote("devices", group, asked))
+                    told = await _unless(is_off, answer_of(agent.do.remote("devices", group, asked), DEVICES_S))
                     found |= {ranks[bundle]: sorted(devices) for bundle, devices in told.items()}
         return found
 
@@ -105,11 +115,21 @@ class Reservation:
         until_s = time.monotonic() + RESERVE_S
         while not await self._cluster.call(partial(group.wait, LOOK_S)):
             if is_off():
-                raise Refused("stopped while it was starting")
+                raise Refused(STOPPED)
             if time.monotonic() > until_s:
                 where = ", ".join(dict.fromkeys(task["node"] for task in tasks))
                 told = f"Ray did not reserve it on {where} within {RESERVE_S:.0f} s: other work of Ray may hold it"
                 raise Refused(told, tasks[0]["node"])
+
+
+async def _unless(is_off: Callable[[], bool], answer: Coroutine[Any, Any, T]) -> T:
+    """An answer, unless it is not wanted any more."""
+    waiting = asyncio.create_task(answer)
+    while not (await asyncio.wait({waiting}, timeout=LOOK_S))[0]:
+        if is_off():
+            waiting.cancel()
+            raise Refused(STOPPED)
+    return waiting.result()
 
 
 def _make(name: str, tasks: Sequence[TaskOrder], nodes: dict[str, RayNode]) -> None:

@@ -16,6 +16,7 @@ import ray
 from phalanx.backends.local.folder import AttemptFolder
 from phalanx.backends.local.wire import Message
 from phalanx.backends.ray.node.member import Member
+from phalanx.backends.ray.node.probe import Probe
 from phalanx.backends.ray.node.tidy import remove_empty, remove_old
 
 LOOK_S = 0.05
@@ -32,8 +33,7 @@ class Agent:
         self._root = root
         self._members: dict[str, Member] = {}
         self._changed: dict[str, asyncio.Event] = {}
-        self._probing = asyncio.Lock()
-        self._ask = ray.remote(num_cpus=0)(_devices_here)
+        self._probe = Probe()
 
     async def free_port(self) -> int:
         """A port that is free now, for rank 0 to listen on."""
@@ -42,18 +42,8 @@ class Agent:
             return int(probe.getsockname()[1])
 
     async def devices(self, group: Any, asked: list[tuple[int, int]]) -> dict[int, list[int]]:
-        """Which GPUs Ray gave to bundles of a placement group; `asked` are their numbers and how many GPUs each has.
-
-        Only what runs in a bundle is told, so a task that ends at once looks at each.
-        """
-        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
-
-        found: dict[int, list[int]] = {}
-        async with self._probing:
-            for bundle, gpus in asked:
-                place = PlacementGroupSchedulingStrategy(group, bundle)
-                found[bundle] = await self._ask.options(num_gpus=gpus, scheduling_strategy=place).remote()
-        return found
+        """Which GPUs Ray gave to bundles of a placement group; `asked` are their numbers and how many GPUs each has."""
+        return await self._probe.devices(group, asked)
 
     async def begin(self, key: str, order: dict[str, Any]) -> None:
         """Begins a member, unless it has begun."""
@@ -118,7 +108,3 @@ class Agent:
             asyncio.get_running_loop().remove_reader(handle)
             member.part()
             changed.set()
-
-
-def _devices_here() -> list[int]:
-    return [int(each) for each in ray.get_runtime_context().get_accelerator_ids().get("GPU", [])]
