@@ -37,3 +37,26 @@ def test_a_node_that_fails_jobs_is_found_its_jobs_go_elsewhere_and_it_comes_back
         server.wait(job, "succeeded")
     assert node(server, sick)["health"] == "healthy"
     server.stop()
+
+
+def test_a_canary_brings_a_node_back_and_no_other_job_runs_there_before(tmp_path: Path, folder: Path) -> None:
+    canary, repaired = tmp_path / "canary.yaml", tmp_path / "repaired"
+    canary.write_text(f"command: [sh, -c, 'test -e {repaired}']\ngpus: 2\n")
+    options = ("--simulate", "--nodes", "6", "--gpus", "2", "--quarantine", "0.2", "--quarantine-time", "1s")
+    server = Server(folder, *options, "--canary", str(canary)).start()
+    sick = server.client.get("/nodes").json()["items"][0]["name"]
+    command = ["sh", "-c", SICK.format(node=sick, repaired=repaired)]
+    jobs = [server.submit(gpus=2, command=command, retry={"limit": 8}) for _ in range(18)]
+    # Its first canary fails as all jobs do there, so that it stays in quarantine.
+    eventually(lambda: "its canary, job" in node(server, sick)["reason"] or None)
+    assert node(server, sick)["health"] == "suspect"
+    for job in jobs:
+        assert server.wait(str(job["id"]), "succeeded", "failed")["state"] == "succeeded"
+    repaired.touch()
+    found = eventually(lambda: at if (at := node(server, sick))["health"] == "healthy" else None)
+    assert found["reason"].startswith("quarantine: over, its canary, job ")
+    assert found["reason"].endswith(" has succeeded")
+    ran = [each for each in server.client.get("/jobs").json()["items"] if each["name"] == f"canary-{sick}"]
+    assert {each["state"] for each in ran} == {"failed", "succeeded"}
+    assert {place for each in ran for place in each["nodes"]} <= {sick}
+    server.stop()

@@ -110,6 +110,12 @@ class ListenError(PhalanxError):
     help="Length of a node's first quarantine; each further one takes twice as long.",
 )
 @click.option(
+    "--canary",
+    default="",
+    metavar="FILE",
+    help="Job file of one task that a node in quarantine has to run well before it takes other work again.",
+)
+@click.option(
     "--request-timeout",
     "request_timeout_s",
     type=click.IntRange(1, 3_600),
@@ -143,6 +149,7 @@ def up(
     turn_s: int,
     quarantine: float,
     quarantine_s: float,
+    canary: str,
     request_timeout_s: int,
     ready_file: str,
     output: Output,
@@ -153,6 +160,8 @@ def up(
 
     if bool(tls_cert) != bool(tls_key):
         raise click.UsageError("--tls-cert and --tls-key go together")
+    if canary and not quarantine:
+        raise click.UsageError("--canary needs --quarantine SHARE: without it no node is in quarantine")
     if cluster and (simulate or nodes is not None or gpus is not None):
         raise click.UsageError("--cluster says which nodes there are: leave out --nodes, --gpus and --simulate")
     host, port = address_of(listen)
@@ -180,6 +189,7 @@ def up(
         turn_s=turn_s,
         quarantine=quarantine,
         quarantine_s=quarantine_s,
+        canary=_canary_in(canary),
         request_timeout_s=request_timeout_s,
     )
     first = not options.file("admin.token").exists()
@@ -190,6 +200,21 @@ def up(
         _announce(ready, output, first)
 
     return run(options, tell_ready, lambda line: say(f"phalanx: {line}", err=True))
+
+
+def _canary_in(path: str) -> str:
+    """The content of the job file of canaries, which is read before anything starts."""
+    if not path:
+        return ""
+    from phalanx.server.health.canary import CanaryError, read_canary
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CanaryError(f"--canary {path}: cannot be read: {error}") from None
+    read_canary(text, path)
+    return text
 
 
 def address_of(text: str) -> tuple[str, int]:

@@ -167,6 +167,15 @@ class DeviceHealthChanged(msgspec.Struct, frozen=True, omit_defaults=True, tag=T
     reason: str = ""
 
 
+class CanaryPlaced(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
+    """A held job of one task is to run on a suspect node, on devices that nothing holds: it tells whether the node is
+    well. The decisions place nothing there.
+    """
+
+    job: str
+    node: str
+
+
 class ForeignUse(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """What work that phalanx did not start holds of a node, in place of whatever was said of that node before.
 
@@ -246,6 +255,7 @@ Event = (
     | AttemptEnded
     | NodeHealthChanged
     | DeviceHealthChanged
+    | CanaryPlaced
     | ForeignUse
     | DevicesAssigned
     | Progress

@@ -25,8 +25,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     Tasks of users without a Unix user run as `job_user`, or else, where the server is root, as Unix users without a
     name, counted from `uid_first`. `private` are files and folders outside the data folder that no task may see. At
-    most the part `quarantine` of the nodes is in quarantine, each for `quarantine_s` at first. Where something is
-    `shown`, nothing is scheduled, and nothing can be changed.
+    most the part `quarantine` of the nodes is in quarantine, each for `quarantine_s` at first; `canary` is the content
+    of the job file that such a node has to run then. Where something is `shown`, nothing is scheduled, and nothing can
+    be changed.
     """
 
     data: str
@@ -50,6 +51,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     turn_s: int = TURN_MS // 1000
     quarantine: float = 0.0
     quarantine_s: float = 1800.0
+    canary: str = ""
     public_url: str = ""
     proxies: tuple[str, ...] = ()
     rate_limit: int = 2_000

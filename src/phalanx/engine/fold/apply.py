@@ -8,7 +8,6 @@ from phalanx.cluster.cluster import Health
 from phalanx.engine.fold import (
     adjust,
     attempts,
-    defragment_timer,
     ending,
     enqueue,
     foreign,
@@ -20,12 +19,14 @@ from phalanx.engine.fold import (
 )
 from phalanx.engine.fold.amend import amend
 from phalanx.engine.fold.assigned import assign
+from phalanx.engine.fold.canary import place_canary
 from phalanx.engine.fold.check import check, check_plan
 from phalanx.engine.fold.lacks import plan_without
 from phalanx.engine.quota.spending import Spending
 from phalanx.engine.state.elastic import does_without, lost
 from phalanx.engine.state.journal import Record
 from phalanx.engine.state.records import AttemptRecord, JobRecord, Phase, StopReason, shape_of
+from phalanx.engine.state.scattered import expect_defragmentation
 from phalanx.engine.state.state import State
 from phalanx.engine.state.timer import Timer
 from phalanx.engine.transaction.suspension import is_kept
@@ -36,6 +37,7 @@ from phalanx.protocol.event import (
     Accepted,
     Advice,
     AttemptEnded,
+    CanaryPlaced,
     ClusterChanged,
     ClusterDefined,
     DeviceHealthChanged,
@@ -157,6 +159,8 @@ def _event(state: State, event: Event) -> None:
             _lost(state, action)
         case NodeHealthChanged(node=node, health=health):
             _node_health(state, state.topology.number[node], health)
+        case CanaryPlaced():
+            place_canary(state, event)
         case DeviceHealthChanged(node=node, device=device, health=health):
             _device_health(state, state.topology.number[node], device, health)
         case ForeignUse():
@@ -482,4 +486,4 @@ def _decision(state: State, plan: Plan) -> None:
         # Whatever the plan itself gives back was looked at while it was made.
         state.clean_seq = state.seq
         state.capacity.grown = 0
-    defragment_timer.expect(state)
+    expect_defragmentation(state)

@@ -9,6 +9,7 @@ from phalanx.cluster.queues import settled, unknown_queue, with_unit
 from phalanx.engine.fold import check_cells as cells_check
 from phalanx.engine.fold import reconfigure
 from phalanx.engine.fold.amend import may_be_resized
+from phalanx.engine.fold.canary import check_canary
 from phalanx.engine.quota.shortfall import said
 from phalanx.engine.state.errors import NeverFitsError
 from phalanx.engine.state.records import (
@@ -31,6 +32,7 @@ from phalanx.protocol.action import Stop
 from phalanx.protocol.event import (
     Advice,
     AttemptEnded,
+    CanaryPlaced,
     ClusterChanged,
     ClusterDefined,
     DeviceHealthChanged,
@@ -114,6 +116,8 @@ def check(state: State, event: Event) -> None:
             gpus = state.topology.nodes[_check_node(state, node)].gpus
             if not 0 <= device < gpus:
                 raise ValueError(f"node {node} has devices 0 to {gpus - 1}, not {device}")
+        case CanaryPlaced():
+            check_canary(state, event)
         case ForeignUse():
             _check_foreign(state, event)
         case DevicesAssigned(job=name, attempt=number, slots=slots):

@@ -29,3 +29,11 @@ def scattered(state: State) -> Iterator[JobRecord]:
         for kind in state.classes.values()
         if kind.verdict in SCATTERED and state.jobs[kind.jobs[0][1]].gpus_min <= state.capacity.free_total
     )
+
+
+def expect_defragmentation(state: State) -> None:
+    """Has running jobs be moved at the next full period that a site sets, if any pending job could be helped by it."""
+    period_ms = state.cluster.defragment_ms
+    if period_ms and not state.defragments_at_ms and any(scattered(state)):
+        state.defragments_at_ms = (state.now // period_ms + 1) * period_ms
+        state.set_timer(state.defragments_at_ms, "defragment", "")

@@ -1,7 +1,8 @@
 """Quarantine: nodes on which far more fails than on others take no new work, until they have proved themselves.
 
 After a while a node comes back on probation. If the first job that ends there fails, it is in quarantine again, for
-twice as long. Never more than a part of the nodes are in quarantine, and what an operator says of a node goes first.
+twice as long. Where there are canaries, a node has to run one well before it takes other work. Never more than a part
+of the nodes are in quarantine, and what an operator says of a node goes first.
 """
 
 from __future__ import annotations
@@ -33,20 +34,22 @@ class Standing(StrEnum):
     """How a node stands."""
 
     QUARANTINE = "quarantine"
+    PROVING = "proving"
     PROBATION = "probation"
 
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """Until when a node is in quarantine, and how long that lasts, or that it is on probation after so long a one.
+    """Until when a node is in quarantine, and how long that lasts, or that it is to prove itself by a canary, or is on
+    probation, after so long a one.
 
-    It is `adopted` if it was in quarantine before what is known began.
+    It is `firm` if failures of jobs do not tell why: it was in quarantine before what is known began, or by a canary.
     """
 
     standing: Standing
     until_ms: int
     lasts_ms: int
-    adopted: bool = False
+    firm: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +63,18 @@ class Change:
 
 @dataclass(slots=True)
 class Quarantine:
-    """The nodes that take no work, and those that have to prove themselves."""
+    """The nodes that take no work, and those that have to prove themselves; by a canary, if there `are_canaries`."""
 
     blame: Blame
     rules: Rules = field(default_factory=Rules)
+    are_canaries: bool = False
     sentences: dict[str, Sentence] = field(default_factory=dict)
 
     def adopt(self, nodes: Iterable[str], now: int) -> None:
         """Nodes that are in quarantine already, as after a restart: their time begins anew."""
         first_ms = self.rules.first_ms
         for node in nodes:
-            self.sentences[node] = Sentence(Standing.QUARANTINE, now + first_ms, first_ms, adopted=True)
+            self.sentences[node] = Sentence(Standing.QUARANTINE, now + first_ms, first_ms, firm=True)
 
     @property
     def limit(self) -> int:
@@ -80,7 +84,7 @@ class Quarantine:
     @property
     def held(self) -> int:
         """How many are."""
-        return sum(each.standing is Standing.QUARANTINE for each in self.sentences.values())
+        return sum(each.standing is not Standing.PROBATION for each in self.sentences.values())
 
     def ended(self, job: str, nodes: frozenset[str], failed: bool, now: int) -> Iterator[Change]:
         """A job has ended on nodes. It decides of those that are on probation."""
@@ -101,7 +105,7 @@ class Quarantine:
     def changes(self, health: Mapping[str, Health], now: int) -> Iterator[Change]:
         """What is to become of nodes, which have this health now."""
         for node, sentence in list(self.sentences.items()):
-            if health.get(node) is not (Health.SUSPECT if sentence.standing is Standing.QUARANTINE else Health.HEALTHY):
+            if health.get(node) is not (Health.HEALTHY if sentence.standing is Standing.PROBATION else Health.SUSPECT):
                 # An operator, or whatever repairs nodes, has said otherwise.
                 self.release(node, now)
             elif sentence.standing is Standing.QUARANTINE:
@@ -112,21 +116,39 @@ class Quarantine:
                 yield self._hold(node, self.rules.first_ms, self._why(node, now), now)
 
     def _let_out(self, node: str, sentence: Sentence, now: int) -> Iterator[Change]:
-        if not sentence.adopted and not self.is_bad(node, now):
+        if not sentence.firm and not self.is_bad(node, now):
             del self.sentences[node]
             yield Change(node, Health.HEALTHY, f"{PREFIX}over, what failed there failed elsewhere, too")
+        elif now >= sentence.until_ms and self.are_canaries:
+            self.sentences[node] = replace(sentence, standing=Standing.PROVING)
         elif now >= sentence.until_ms:
             self.sentences[node] = replace(sentence, standing=Standing.PROBATION)
             yield Change(node, Health.HEALTHY, f"{PREFIX}over, the next job that ends there decides")
+
+    def proving(self) -> list[str]:
+        """Nodes whose time is over, and that are to run a canary."""
+        return [node for node, each in self.sentences.items() if each.standing is Standing.PROVING]
+
+    def proved(self, node: str, well: bool, told: str, now: int) -> Change:
+        """The canary of a node has ended: the node is as any other, or in quarantine again, for twice as long."""
+        if not well:
+            return self._hold(node, 2 * self.sentences[node].lasts_ms, told, now, firm=True)
+        self.release(node, now)
+        return Change(node, Health.HEALTHY, f"{PREFIX}over, {told}")
+
+    def on_probation(self, node: str, why: str) -> Change:
+        """A node cannot run a canary: the next job that ends there decides."""
+        self.sentences[node] = replace(self.sentences[node], standing=Standing.PROBATION)
+        return Change(node, Health.HEALTHY, f"{PREFIX}over, {why}: the next job that ends there decides")
 
     def next_ms(self) -> int | None:
         """When a quarantine ends next."""
         ends = [each.until_ms for each in self.sentences.values() if each.standing is Standing.QUARANTINE]
         return min(ends, default=None)
 
-    def _hold(self, node: str, lasts_ms: int, why: str, now: int) -> Change:
+    def _hold(self, node: str, lasts_ms: int, why: str, now: int, firm: bool = False) -> Change:
         lasts_ms = min(lasts_ms, self.rules.longest_ms)
-        self.sentences[node] = Sentence(Standing.QUARANTINE, now + lasts_ms, lasts_ms)
+        self.sentences[node] = Sentence(Standing.QUARANTINE, now + lasts_ms, lasts_ms, firm)
         return Change(node, Health.SUSPECT, f"{PREFIX}{why}")
 
     def is_bad(self, node: str, now: int) -> bool:

@@ -6,30 +6,34 @@ health of nodes is, and a restart begins with them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from phalanx.cluster.cluster import Health
 from phalanx.engine.state.state import State
 from phalanx.faults.health.blame import Blame
 from phalanx.faults.health.quarantine import Change, Quarantine, Rules
 from phalanx.protocol.event import AttemptEnded, Event, NodeHealthChanged, Outcome
+from phalanx.server.health.canary import Canaries
 from phalanx.workload.job import Job
 
 
 class NodeWatch:
-    """Follows one State. It begins with an empty book; nodes that are suspect already are taken as in quarantine."""
+    """Follows one State. It begins with an empty book; nodes that are suspect already are taken as in quarantine. With
+    a `canary`, a node in quarantine has to run that before it takes work again.
+    """
 
-    def __init__(self, state: State, rules: Rules) -> None:
+    def __init__(self, state: State, rules: Rules, canary: Job | None = None) -> None:
         self._state = state
         self._health = self._present()
-        self._quarantine = Quarantine(Blame.of(self._health), rules)
+        self._canaries = Canaries(state, canary) if canary is not None else None
+        self._quarantine = Quarantine(Blame.of(self._health), rules, are_canaries=canary is not None)
         self._quarantine.adopt((node for node, is_ in self._health.items() if is_ is Health.SUSPECT), state.now)
         self._decided: list[Change] = []
         self._is_news = False
 
     def note(self, event: Event, now: int) -> None:
         """Takes note of an event before it is folded in: then it is still known where the attempt ran."""
-        if not isinstance(event, AttemptEnded):
+        if not isinstance(event, AttemptEnded) or (self._canaries is not None and self._canaries.is_one(event.job)):
             return
         attempt = self._state.attempt(event.job, event.attempt)
         if attempt is None or attempt.stop_reason is not None or attempt.key in self._state.to_stop:
@@ -39,8 +43,15 @@ class NodeWatch:
         self._decided.extend(self._quarantine.ended(name_of(attempt.job), nodes, failed, now))
         self._is_news = True
 
+    def events(self, now: int, take_id: Callable[[], str]) -> list[Event]:
+        """Nodes that take no new work from now on, or do so again, and canaries; `take_id` has ids for these."""
+        changes = self.changes(now)
+        if self._canaries is None:
+            return [*changes]
+        return [*changes, *self._canaries.events(self._quarantine, take_id, now)]
+
     def changes(self, now: int) -> list[NodeHealthChanged]:
-        """Nodes that take no new work from now on, or do so again."""
+        """Nodes that take no new work from now on, or do so again, but for what canaries tell."""
         health = self._present()
         if health != self._health:
             self._follow(health, now)

@@ -136,7 +136,7 @@ class CommandHandler:
         self._admission = admission
         self._need_room = need_room
         highest = max((int(job.partition(".")[0]) for job in state.jobs if is_number(job)), default=0)
-        self._next_id = max(next_id, highest + 1)
+        self.next_id = max(next_id, highest + 1)
         self._lineage = lineage
         self._now = 0
         self._connection: Connection | None = None
@@ -146,10 +146,10 @@ class CommandHandler:
         self._account_changes = 0
         self._shut_out: list[Line] = []
 
-    @property
-    def next_id(self) -> int:
-        """The id of the next job."""
-        return self._next_id
+    def take_id(self) -> str:
+        """The id of a job that the scheduler submits itself."""
+        self.next_id += 1
+        return str(self.next_id - 1)
 
     def answer(self, connection: Connection, request: Request, now: int) -> Answer:
         """Carries out a request. The answer may be sent once the transaction is durable."""
@@ -237,7 +237,7 @@ class CommandHandler:
         need_granted(self._connection, body, self._caller.user)
         kinds = [self._admission.admitted(self._connection, job) for job in body.jobs]
         named = body.named or [(kind, job.name) for kind, job in enumerate(kinds)]
-        families = [members(numbered(kinds[kind], self._next_id + i, name)) for i, (kind, name) in enumerate(named)]
+        families = [members(numbered(kinds[kind], self.next_id + i, name)) for i, (kind, name) in enumerate(named)]
         checked: dict[int, None] = {}
         for index, (kind, _) in enumerate(named):
             if kind not in checked:
@@ -248,7 +248,7 @@ class CommandHandler:
         jobs = [member for family in families for member in family]
         if any(names_others(kind) for kind in body.jobs):
             jobs = self._one_after_another(jobs)
-        self._next_id += len(families)
+        self.next_id += len(families)
         for job in jobs:
             record(self._state, self._journal, JobSubmitted(job), self._now)
         ids = [member.id for family in families for member in family]
@@ -259,7 +259,7 @@ class CommandHandler:
         try:
             return by_dependency(bound(jobs))
         except Circle as circle:
-            index = int(circle.job.partition(".")[0]) - self._next_id
+            index = int(circle.job.partition(".")[0]) - self.next_id
             raise Refusal("invalid", str(circle), {"index": index}) from None
         except ValueError as error:
             raise Refusal("invalid", str(error)) from None

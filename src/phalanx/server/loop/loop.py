@@ -160,7 +160,7 @@ class Loop:
     def _look_after_nodes(self, now: int) -> bool:
         """Has nodes on which too much fails take no new work, and lets them prove themselves; whether any changed."""
         watch = self._around.watch
-        changes = watch.changes(now) if watch is not None else []
+        changes = watch.events(now, self._office.take_id) if watch is not None else []
         self._take_in([], list(changes), now)
         return bool(changes)
 

@@ -33,6 +33,7 @@ from phalanx.server.accounts.tokens import attempt_token, new_token
 from phalanx.server.clock import Clock
 from phalanx.server.cluster.live_cluster import live
 from phalanx.server.cluster.simulated import write_gpus, write_simulated
+from phalanx.server.health.canary import read_canary
 from phalanx.server.health.watch import NodeWatch
 from phalanx.server.heartbeat import Heartbeat
 from phalanx.server.installed import load_installed_policies
@@ -338,7 +339,8 @@ def _watch(state: State, options: Options) -> NodeWatch | None:
     """The watch over nodes, where there is to be one."""
     if not options.quarantine:
         return None
-    return NodeWatch(state, Rules(share_max=options.quarantine, first_ms=int(options.quarantine_s * 1000)))
+    rules = Rules(share_max=options.quarantine, first_ms=int(options.quarantine_s * 1000))
+    return NodeWatch(state, rules, read_canary(options.canary, "--canary") if options.canary else None)
 
 
 def _told(offer: Offer) -> bytes:
