@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from phalanx.bench.checkpoint import resiliency, saving
+from phalanx.bench.checkpoint.drill import is_ending
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,6 +27,15 @@ def script(folder: Path, *parts: str) -> tuple[dict[str, Any], str]:
     printed = subprocess.run(command, env=environment, text=True, check=True, stdout=subprocess.PIPE).stdout
     found = [json.loads(line) for line in rows.read_text().splitlines()]
     return {row["name"]: row["value"] for row in found}, printed
+
+
+def test_a_rank_that_was_killed_is_seen_to_be_ending_before_it_is_buried() -> None:
+    with subprocess.Popen(["sleep", "600"]) as rank:
+        assert not is_ending(rank.pid)
+        rank.kill()
+        os.waitid(os.P_PID, rank.pid, os.WEXITED | os.WNOWAIT)
+        assert is_ending(rank.pid)
+    assert rank.returncode == -signal.SIGKILL
 
 
 def test_saving_has_a_row_for_the_time_beyond_the_copy_and_one_for_the_load() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from phalanx.train.checkpoint.ending.patience import PARTS_PATIENCE_S, PartsPatience
 from phalanx.train.checkpoint.host.keeper import Keeper
 from phalanx.train.checkpoint.store import steps
 
@@ -34,6 +35,10 @@ time.sleep(600)
 """
 
 
+LONG_MS = "600000"
+"""Longer than a writer needs, which loads torch first, on a machine with much else to do."""
+
+
 class Trainer:
     """A trainer that has ordered step 1, and a writer that has not begun with it."""
 
@@ -44,7 +49,7 @@ class Trainer:
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            env={**os.environ, **environment},
+            env={**os.environ, "PHALANX_GRACE_MS": LONG_MS, **environment},
         )
         assert self.process.stdout is not None
         with self.process.stdout as told:
@@ -65,7 +70,7 @@ def job() -> Iterator[str]:
 
 
 def until(holds: Callable[[], object]) -> None:
-    deadline_s = time.monotonic() + 60
+    deadline_s = time.monotonic() + int(LONG_MS) / 1e3
     while not holds():
         assert time.monotonic() < deadline_s, "it did not happen in time"
         time.sleep(0.01)
@@ -94,11 +99,28 @@ def test_the_writer_does_not_end_of_signals_to_itself(tmp_path: Path, job: str) 
     assert [each.step for each in steps(tmp_path)] == [1]
 
 
-def test_the_next_trainer_waits_until_all_is_written(tmp_path: Path, job: str) -> None:
+def test_the_next_trainer_waits_until_all_is_written(tmp_path: Path, job: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PHALANX_GRACE_MS", LONG_MS)
     trainer = Trainer(tmp_path, job)
     trainer.end_by(signal.SIGKILL)
     Keeper.attach(job, 0, patience_s=0).close()
     assert [each.step for each in steps(tmp_path)] == [1]
+
+
+def test_a_successor_waits_for_parts_of_other_ranks_only_so_long() -> None:
+    patience = PartsPatience()
+    assert not patience.is_over(0, parts_alone=True, is_awaited=lambda: False)
+    assert not patience.is_over(100, parts_alone=True, is_awaited=lambda: True)
+    assert not patience.is_over(100 + PARTS_PATIENCE_S, parts_alone=True, is_awaited=lambda: True)
+    assert patience.is_over(100.1 + PARTS_PATIENCE_S, parts_alone=True, is_awaited=lambda: True)
+
+
+def test_a_successor_waits_for_what_this_rank_writes_however_long_that_takes() -> None:
+    patience = PartsPatience()
+    assert not patience.is_over(0, parts_alone=False, is_awaited=lambda: True)
+    assert not patience.is_over(100, parts_alone=False, is_awaited=lambda: True)
+    # Its own part was written, and for a moment it looks for the others'.
+    assert not patience.is_over(200, parts_alone=True, is_awaited=lambda: True)
 
 
 def test_a_writer_whose_time_is_over_ends(tmp_path: Path, job: str) -> None:

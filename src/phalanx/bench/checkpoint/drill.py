@@ -26,6 +26,9 @@ from phalanx.train.checkpoint import background_process, points
 STARTS_MAX = 4
 TIMEOUT_S = 120.0
 
+PF_EXITING = 0x4
+"""The kernel's flag of a process that is on its way out."""
+
 
 @dataclass(frozen=True, slots=True)
 class Drill:
@@ -88,7 +91,8 @@ def run_once(drill: Drill, start: int) -> Death | None:
     while len(ends) < len(pids) and not any(ends.values()) and time.monotonic() < deadline_s:
         time.sleep(0.01)
         ends |= _ended()
-    # A rank that ended of a killed rank's silence may be found before the killed one itself.
+    # A rank that ends of a killed rank's silence may be found before the killed one, which closes its sockets first.
+    ends |= {pid: os.waitpid(pid, 0)[1] for pid in pids if pid not in ends and is_ending(pid)}
     failed = sorted((os.waitstatus_to_exitcode(ends[pid]), rank) for rank, pid in enumerate(pids) if ends.get(pid))
     left = [pid for pid in pids if pid not in ends]
     for pid in left:
@@ -97,6 +101,12 @@ def run_once(drill: Drill, start: int) -> Death | None:
     if failed:
         return Death(failed[0][1], failed[0][0])
     return Death(pids.index(left[0]), 0) if left else None
+
+
+def is_ending(pid: int) -> bool:
+    """Whether a child of this process is dead, or dies already, and has not been waited for."""
+    state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return state in "ZX" or bool(int(fields[5]) & PF_EXITING)
 
 
 def _ended() -> dict[int, int]:

@@ -9,7 +9,6 @@ memory until it ends, so that no new trainer overwrites what it still reads.
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import pickle
 import queue
@@ -26,6 +25,7 @@ from phalanx.train.checkpoint import points
 from phalanx.train.checkpoint.copies.pace import Pace
 from phalanx.train.checkpoint.copies.peers import Address, Parcel, PeerServer, TransferError, fetch, gap_deadline, push
 from phalanx.train.checkpoint.ending import grace
+from phalanx.train.checkpoint.ending.patience import PartsPatience
 from phalanx.train.checkpoint.host.holdings import Holdings
 from phalanx.train.checkpoint.host.keeper import is_awaited
 from phalanx.train.checkpoint.host.segment import Segment
@@ -38,8 +38,6 @@ RENEW_SHARE = 3
 
 FINISH_POLL_S = 0.02
 FINISH_MARGIN_S = 1.0
-PARTS_PATIENCE_S = 2.0
-"""How long a successor that wants the memory waits for parts that other ranks may never write."""
 
 Message = dict[str, Any]
 
@@ -129,15 +127,17 @@ class BackgroundProcess:
         Where all that is left is to wait for parts of other ranks, it ends for a successor that waits for the memory: a
         rank that died may never write its part.
         """
-        patience_ends_s = math.inf
+        patience = PartsPatience()
         while busy := {tier for tier in self._packed_targets if self._workers[tier].is_busy}:
             if time.time() >= until_s:
                 return
-            if patience_ends_s == math.inf and is_awaited(self._hold_fd):
-                patience_ends_s = time.monotonic() + PARTS_PATIENCE_S
-            if busy <= self._persister.awaits_parts and time.monotonic() > patience_ends_s:
+            parts_alone = busy <= self._persister.awaits_parts
+            if patience.is_over(time.monotonic(), parts_alone=parts_alone, is_awaited=self._is_awaited):
                 return
             time.sleep(FINISH_POLL_S)
+
+    def _is_awaited(self) -> bool:
+        return is_awaited(self._hold_fd)
 
     def report(self, message: Message) -> None:
         # The trainer may be gone; then nothing is left to hear it.
