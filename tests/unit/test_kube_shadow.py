@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,8 @@ class Tape:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
 
-    def begin(self, at_s: float, *objects: dict[str, Any]) -> None:
-        self.entries.append(Entry(_ms(at_s), "begin"))
+    def begin(self, at_s: float, *objects: dict[str, Any], ahead_s: int = 0) -> None:
+        self.entries.append(Entry(_ms(at_s), "begin", ahead_ms=1000 * ahead_s))
         self.there(at_s, *objects)
         self.entries.append(Entry(_ms(at_s), "ready", kinds=tuple(KINDS.values())))
 
@@ -92,6 +93,17 @@ def test_a_pod_that_starts_earlier_makes_room_earlier_for_the_next() -> None:
     seconds = {why: round(length_ms / 1000) for why, length_ms in report.idle_ms.items()}
     assert seconds == {Why.PARTIAL: 0, Why.NODE: 0, Why.SCATTERED: 0, Why.LEFT: 8 * 30, Why.NO_WORK: 8 * 10}
     assert report.busy_ms / 1000 == 8 * 90
+
+
+@pytest.mark.parametrize("ahead_s", [-3600, 0, 3600])
+def test_what_was_there_at_the_start_came_when_it_did_whatever_the_clock_of_the_server_says(ahead_s: int) -> None:
+    waiting = seen(pod("a", 8))
+    created = datetime.fromtimestamp(_ms(ahead_s) / 1000, UTC)
+    waiting["metadata"]["creationTimestamp"] = created.isoformat()
+    tape = Tape()
+    tape.begin(30, node("n0"), waiting, ahead_s=ahead_s)
+    (found,) = tape.history().watched.values()
+    assert found.arrived_ms == _ms(0)
 
 
 def test_gangs_that_hold_each_other_up_hold_gpus_for_nothing() -> None:

@@ -87,6 +87,7 @@ class _Reader:
         self._listing: dict[str, list[Any]] | None = None
         self._of_pod: dict[str, Watched] = {}
         self._live: dict[Family, dict[str, Watched]] = {}
+        self._ahead_ms = 0
         self._held: dict[str, None] = {}
         self._followed: dict[str, None] = {}
         self._running: Capacity = self._capacity(self._held)
@@ -101,6 +102,7 @@ class _Reader:
         match entry.what:
             case str(what) if what == BEGIN:
                 self._listing = {}
+                self._ahead_ms = entry.ahead_ms
             case str(what) if what == READY:
                 self._begin(entry.kinds)
             case str(what) if what == MISSING:
@@ -217,7 +219,7 @@ class _Reader:
             return
         if job.id in self.history.watched:
             return
-        created = max(_ms(pod.metadata.creation_timestamp, self._now) for pod in bundle.pods)
+        created = max(self._ms(pod.metadata.creation_timestamp) for pod in bundle.pods)
         arrived = min(created, self._now) if is_list else self._now
         watched = Watched(bundle, family, job, len(self.history.sections) - 1, arrived, self._now)
         self.history.watched[job.id] = watched
@@ -269,7 +271,7 @@ class _Reader:
         self.history.idle.settles(watched.job)
         if is_list:
             watched.was_there = True
-            bound = max(_ms(pod.bound_at, self._now) for pod in there.values()) if there else self._now
+            bound = max(self._ms(pod.bound_at) for pod in there.values()) if there else self._now
             watched.started_ms = max(min(bound, self._now), watched.arrived_ms)
             self._keep_out(watched)
         for pod in watched.pods:
@@ -291,7 +293,7 @@ class _Reader:
         watched.ended_ms = self._now
         if is_list:
             watched.is_lost = len(said) < len(watched.pods)
-            ended = max((_ms(text, self._now) for text in said), default=self._now)
+            ended = max((self._ms(text) for text in said), default=self._now)
             watched.ended_ms = max(min(ended, self._now), watched.started_ms)
         self._drop(watched)
 
@@ -309,9 +311,10 @@ class _Reader:
                 # The rest of a gang that never was whole is another gang, once others come for those that are gone.
                 self._of_pod.pop(pod.metadata.uid, None)
 
-
-def _ms(text: str, otherwise: int) -> int:
-    try:
-        return int(datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() * 1000)
-    except ValueError:
-        return otherwise
+    def _ms(self, text: str) -> int:
+        """A moment that the API server tells, by the clock of the recorder; now where it tells none."""
+        try:
+            told = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        except ValueError:
+            return self._now
+        return int(told.timestamp() * 1000) - self._ahead_ms

@@ -113,7 +113,8 @@ class _Section:
                     self._listed[news.kind] = None
             if time.monotonic() > until:
                 raise LostError(0, f"not all was listed within {LIST_WITHIN_S:.0f} s")
-        write(self._file, Entry(_now_ms(), BEGIN))
+        ahead_ms = round(1000 * self._client.clock_ahead_s())
+        write(self._file, Entry(_now_ms(), BEGIN, ahead_ms=ahead_ms))
         for kind, why in missing.items():
             write(self._file, Entry(_now_ms(), MISSING, kind, why=why))
         for news in waiting:

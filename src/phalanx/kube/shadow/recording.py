@@ -22,7 +22,8 @@ class RecordingError(PhalanxError):
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line. A section begins with `begin` and all that is `there`, closed by `ready`, which names the kinds that
     were read; from then on objects are `there` anew as they change, or `gone`. `alive` says that nothing was missed
-    until then. What may not be read is `missing`.
+    until then. What may not be read is `missing`. `at_ms` is by the clock of the recorder, and the times in objects by
+    that of the API server, which `begin` says is `ahead_ms` of it.
     """
 
     at_ms: int
@@ -31,6 +32,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     object: msgspec.Raw = msgspec.Raw(b"null")
     kinds: tuple[str, ...] = ()
     why: str = ""
+    ahead_ms: int = 0
 
 
 _encoder = msgspec.json.Encoder()
