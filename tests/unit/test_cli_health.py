@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from fake_nvml import write_nvml
 from phalanx.cli.exit import Exit
 from phalanx.cli.main import cli, run
+from phalanx.faults.health import checks, devices
 
 XID_79 = "[5.1] NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', GPU has fallen off the bus.\n"
 XID_31 = "[5.2] NVRM: Xid (PCI:0000:5e:00): 31, pid=411, MMU Fault\n"
@@ -103,3 +106,40 @@ def nvmlDeviceGetTemperature(handle, sensor):
     code, [found] = checked(capsys, "--only", "gpus")
     assert (code, found["state"]) == (Exit.ERROR, "failed")
     assert found["told"] == "GPU 1: 3 memory errors that were not corrected; GPU 1: remapping of a row of memory failed"
+
+
+@pytest.mark.needs("torch")
+def test_processes_sum_up_numbers_where_there_are_no_two_gpus(capsys: pytest.CaptureFixture[str]) -> None:
+    code, [found] = checked(capsys, "--only", "links", "--timeout", "120s")
+    assert (code, found["state"]) == (Exit.OK, "ok"), found["told"]
+    assert "all-reduce of 16 MiB at" in found["told"]
+
+
+@pytest.mark.needs("torch")
+def test_memory_that_does_not_keep_what_is_written_is_told_with_its_place() -> None:
+    torch = devices.torch_or_missing()
+    assert devices.fill(torch, "cpu", 1) == devices.CHUNK_BYTES
+
+    class Stuck:
+        """Memory of which one bit is 1 for ever."""
+
+        def __init__(self, *_: object, **__: object) -> None:
+            self.held = torch.zeros(64, dtype=torch.uint8)
+
+        def fill_(self, pattern: int) -> None:
+            self.held.fill_(pattern)
+            self.held[7] |= 4
+
+        def __ne__(self, pattern: object) -> Any:
+            return self.held != pattern
+
+    broken = SimpleNamespace(empty=Stuck, uint8=torch.uint8)
+    with pytest.raises(devices.WrongError, match="cuda:3: 1 bytes of chunk 0 are not the 0x00 written there"):
+        devices.fill(broken, "cuda:3", 1)
+
+
+def test_without_torch_the_deep_checks_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    for check in (checks.gpu_memory, checks.links):
+        found = check("")
+        assert (found.state, found.told) == (checks.SKIPPED, "torch is not installed")

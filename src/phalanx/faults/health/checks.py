@@ -8,16 +8,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from phalanx.faults.health import devices
 from phalanx.faults.taxonomy.xid import XIDS, xid_of_line
 
 OK, FAILED, SKIPPED, HUNG = "ok", "failed", "skipped", "hung"
@@ -142,7 +145,36 @@ def _asked(pynvml: Any, question: Callable[[], Any]) -> Any:
         raise
 
 
-CHECKS: dict[str, Callable[[str], Result]] = {"disk": disk, "clock": clock, "kernel-log": kernel_log, "gpus": gpus}
+def gpu_memory(_: str) -> Result:
+    """Whether memory of the GPUs keeps what is written to it."""
+    return _deep("gpu-memory", devices.check_memory)
+
+
+def links(_: str) -> Result:
+    """Whether the GPUs come to the right sums over their links."""
+    return _deep("links", devices.check_links)
+
+
+def _deep(name: str, check: Callable[[], str]) -> Result:
+    try:
+        return Result(name, OK, check())
+    except devices.MissingError as missing:
+        return Result(name, SKIPPED, str(missing))
+    except devices.WrongError as wrong:
+        return Result(name, FAILED, str(wrong))
+    except RuntimeError as error:
+        # What CUDA says of a broken GPU comes as one.
+        return Result(name, FAILED, str(error).splitlines()[0] if str(error) else type(error).__name__)
+
+
+CHECKS: dict[str, Callable[[str], Result]] = {
+    "disk": disk,
+    "clock": clock,
+    "kernel-log": kernel_log,
+    "gpus": gpus,
+    "gpu-memory": gpu_memory,
+    "links": links,
+}
 
 
 def run_checks(asked: Sequence[tuple[str, str]], timeout_s: float) -> Iterator[Result]:
@@ -163,12 +195,16 @@ def run_checks(asked: Sequence[tuple[str, str]], timeout_s: float) -> Iterator[R
 
 def _begin(name: str, argument: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "phalanx.faults.health.checks", name, argument]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    # A group of its own: what it starts itself is ended with it.
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
+    )
 
 
 def _hung(name: str, process: subprocess.Popen[str], timeout_s: float) -> Result:
     """A process that waits for broken hardware may not even be killed: it is left behind then."""
-    process.kill()
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
     told = f"no answer within {timeout_s:g} s"
     try:
         process.communicate(timeout=KILL_S)
