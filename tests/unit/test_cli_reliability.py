@@ -10,6 +10,7 @@ import pytest
 
 from phalanx.cli.exit import Exit
 from phalanx.cli.main import cli, run
+from phalanx.cli.reliability.lemons import most_found
 
 
 def rows(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
@@ -143,3 +144,15 @@ def test_drawn_failures_are_the_same_again(capsys: pytest.CaptureFixture[str], t
         drawn.append(capsys.readouterr().out)
     assert drawn[0] == drawn[1]
     assert len(drawn[0].splitlines()) > 10
+
+
+def test_no_more_lemons_are_found_than_by_one_that_knows_the_rates(capsys: pytest.CaptureFixture[str]) -> None:
+    told = rows(capsys, "lemons", "--seeds", "20", "--first-seed", "100", "--runs", "0", "--nodes", "128")
+    assert 0.8 <= told["recall"] <= told["recall_of_one_that_knows"] + 0.05
+    assert told["precision"] >= 0.85
+
+
+def test_of_all_thresholds_that_keep_the_precision_the_lowest_finds_most() -> None:
+    assert most_found([(3.0, True), (2.0, True), (1.0, False), (0.5, True)]) == 2
+    assert most_found([(3.0, False), (2.0, True)]) == 0
+    assert most_found([(float(score), score != 3) for score in range(10)]) == 9
