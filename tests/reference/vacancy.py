@@ -14,7 +14,9 @@ from phalanx.engine.transaction.vacancy import Vacancy, to_be_had
 class PlainVacancy(Vacancy):
     """Likewise, joined by nothing and kept for nothing."""
 
-    def open(self, log: UndoLog, leaving: Mapping[str, AttemptRecord], lent: Mapping[int, int]) -> None:
+    def open(
+        self, log: UndoLog, leaving: Mapping[str, AttemptRecord], lent: Mapping[int, int], claims_stay: bool = False
+    ) -> None:
         """As if all that are terminating were gone, but for bookings that claims lie on wholly."""
         state = log.state
         left = [booking for attempt in leaving.values() if to_be_had(state, attempt) for booking in attempt.bookings]

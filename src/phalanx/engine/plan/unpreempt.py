@@ -49,9 +49,9 @@ def _instead_of(builder: PlanBuilder, victim: AttemptRecord) -> list[AttemptReco
         if lacking <= 0:
             break
         if (
-            may_stop(attempt)
+            attempt.key not in untouchable
+            and may_stop(attempt)
             and attempt.phase is not Phase.CLAIMED
-            and attempt.key not in untouchable
             and (not builder.state.quotas or attempt.job.queue == victim.job.queue)
             and all(yields(builder.state, head, attempt) for head in heads)
         ):

@@ -32,6 +32,6 @@ class LastToGo:
 
     def _find(self) -> Key | None:
         for attempt in self._transaction.state.behind(()):
-            if may_stop(attempt) and attempt.key not in self._untouchable:
+            if attempt.key not in self._untouchable and may_stop(attempt):
                 return attempt.standing
         return None

@@ -67,16 +67,22 @@ def plan_preemption(transaction: Transaction, head: JobRecord, context: Context)
 
 def _beside(
     transaction: Transaction,
+    head: JobRecord,
     leaving: Mapping[str, AttemptRecord],
     way: Callable[[], PreemptionPlan | None],
     lent: Mapping[int, int] = MappingProxyType({}),
 ) -> PreemptionPlan | None:
     """Preempts in some way beside what terminating attempts leave; also beside what claims may lose."""
     mark = transaction.mark()
-    transaction.vacancy.open(transaction, leaving, lent)
+    transaction.vacancy.open(transaction, leaving, lent, _claims_stay(transaction.state, head))
     room = way()
     transaction.undo_to(mark)
     return room
+
+
+def _claims_stay(state: State, head: JobRecord) -> bool:
+    """Whether every claim is one of this plan, which no victim of a head can lose, and each of its tasks needs GPUs."""
+    return not state.waiting_claims and state.cells is None and all(task.gpus for task in head.tasks.values())
 
 
 def _wait_or_shrink(transaction: Transaction, head: JobRecord, context: Context) -> PreemptionPlan | None:
@@ -87,6 +93,7 @@ def _wait_or_shrink(transaction: Transaction, head: JobRecord, context: Context)
         return None
     return _beside(
         transaction,
+        head,
         leaving,
         lambda: (
             (_wait(transaction, head) if leaving else None) or _shrink(transaction, head, _spare(state, head, context))
@@ -103,7 +110,7 @@ def plan_with_extras(transaction: Transaction, head: JobRecord, context: Context
     if not lent:
         return None
     room = _beside(
-        transaction, context.leaving, lambda: _shrink(transaction, head, _last_needed(transaction, head, lent))
+        transaction, head, context.leaving, lambda: _shrink(transaction, head, _last_needed(transaction, head, lent))
     )
     return room if room is not None and room.shrunk else None
 
@@ -126,7 +133,7 @@ def plan_beside_terminating(
     transaction: Transaction, head: JobRecord, leaving: Mapping[str, AttemptRecord]
 ) -> PreemptionPlan | None:
     """Where the head fits once terminating attempts have left, with no other attempt stopped."""
-    return _beside(transaction, leaving, lambda: _wait(transaction, head))
+    return _beside(transaction, head, leaving, lambda: _wait(transaction, head))
 
 
 def _lent_claims(state: State, head: JobRecord) -> dict[int, int]:
@@ -258,7 +265,11 @@ def _with_all_gone(
     mark = transaction.mark()
     _give_up(transaction, spare)
     room = _beside(
-        transaction, context.leaving, seat, _lent_claims(transaction.state, head) if transaction.state.quotas else {}
+        transaction,
+        head,
+        context.leaving,
+        seat,
+        _lent_claims(transaction.state, head) if transaction.state.quotas else {},
     )
     transaction.undo_to(mark)
     return room
@@ -298,7 +309,7 @@ def _stop_by(transaction: Transaction, head: JobRecord, context: Context, way: S
         return _with_victims(seated, search, way)
 
     lent = _lent_claims(state, head) if state.quotas else {}
-    return _beside(transaction, context.leaving, stopping, lent)
+    return _beside(transaction, head, context.leaving, stopping, lent)
 
 
 def _stop_further_out(
@@ -315,6 +326,7 @@ def _stop_further_out(
 
     further = _beside(
         transaction,
+        head,
         context.leaving,
         lambda: _with_victims(search.run(), search, way),
         _lent_claims(transaction.state, head),

@@ -87,7 +87,7 @@ class Stopping:
 
         Else a job that has just taken its queue beyond what it keeps would be stopped by one refused before it.
         """
-        if not may_stop(attempt) or attempt.key in self.context.untouchable or spares(self.state, self.head, attempt):
+        if attempt.key in self.context.untouchable or not may_stop(attempt) or spares(self.state, self.head, attempt):
             return False
         if not self._varies or attempt.job.queue == self.head.job.queue:
             return True

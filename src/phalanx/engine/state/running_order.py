@@ -117,6 +117,12 @@ class RunningOrder:
     def behind(self, key: Key) -> Iterator[AttemptRecord]:
         """Attempts whose keys are greater, the last first."""
         still, now = self._still.behind(key), self._now
+        if not self._falling.entries:
+            for each, name in still:
+                attempt = self._attempts[name]
+                attempt.standing = each
+                yield attempt
+            return
         falling = ((_later(each, -now), name) for each, name in self._falling.behind(_later(key, now)))
         for each, name in merge(still, falling, reverse=True):
             attempt = self._attempts[name]

@@ -29,13 +29,22 @@ class Vacancy:
     def __init__(self) -> None:
         self._leaving: list[AttemptRecord] = []
         self._sharing: list[AttemptRecord] = []
+        self._bookings: dict[int, list[Booking]] = {}
         self._by_node: dict[int, NodeVacancy] = {}
 
-    def open(self, log: UndoLog, leaving: Mapping[str, AttemptRecord], lent: Mapping[int, int]) -> None:
-        """As if all that are terminating were gone. Lent are devices by node whose claims may be taken back."""
+    def open(
+        self, log: UndoLog, leaving: Mapping[str, AttemptRecord], lent: Mapping[int, int], claims_stay: bool = False
+    ) -> None:
+        """As if all that are terminating were gone. Lent are devices by node whose claims may be taken back.
+
+        Where `claims_stay`, no claim is taken back and each task needs GPUs: nodes claimed as a whole are left out.
+        """
         self._catch_up(list(leaving.values()))
         state = log.state
+        claimed, everything = state.capacity.claimed, state.capacity.all_devices
         for node, left in self._by_node.items():
+            if claims_stay and claimed[node] == everything[node] == left.bare:
+                continue
             # Where many give back what they borrow, most of what they leave is claimed by then: no other job has it.
             kept = state.capacity.claimed[node] & ~lent.get(node, 0) if state.quotas else 0
             if left.bare & kept:
@@ -47,15 +56,21 @@ class Vacancy:
                 log.vacate([booking for booking in attempt.bookings if not _is_kept(state, booking, lent)])
 
     def _catch_up(self, leaving: list[AttemptRecord]) -> None:
-        if leaving == self._leaving:
-            return
+        """Joins anew what is left of the nodes of further attempts; all of it, if others are terminating no more."""
+        known = len(self._leaving)
+        if leaving[:known] != self._leaving:
+            known, self._sharing, self._bookings, self._by_node = 0, [], {}, {}
         self._leaving = leaving
-        self._sharing = [attempt for attempt in leaving if _shares(attempt)]
-        by_node: dict[int, list[Booking]] = {}
-        for attempt in leaving:
-            for booking in () if _shares(attempt) else attempt.bookings:
-                by_node.setdefault(booking.node, []).append(booking)
-        self._by_node = {node: _join(bookings) for node, bookings in by_node.items()}
+        changed: dict[int, None] = {}
+        for attempt in leaving[known:]:
+            if _shares(attempt):
+                self._sharing.append(attempt)
+                continue
+            for booking in attempt.bookings:
+                self._bookings.setdefault(booking.node, []).append(booking)
+                changed[booking.node] = None
+        for node in changed:
+            self._by_node[node] = _join(self._bookings[node])
 
 
 def to_be_had(state: State, leaving: AttemptRecord) -> bool:
