@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +22,9 @@ from viewer import Viewer, simulated
 
 from phalanx.cli import saved
 from phalanx.cli.main import cli, run
+from phalanx.cluster.cluster import Health
+from phalanx.engine.state.journal import Record, encode
+from phalanx.protocol.event import NodeHealthChanged
 
 SECRET = "hunter2-of-ada"
 
@@ -160,6 +167,41 @@ def test_a_bundle_of_someone_else_and_one_that_would_fill_disk_or_memory_are_ref
     assert "journal line 1: expected at most 1,048,576 bytes in a line" in refused(bomb, capfd)
     monkeypatch.setattr(saved, "MEMBER_BYTES_MAX", 1 << 20)
     assert "journal.jsonl would be 3,145,728 bytes, of at most 1,048,576" in refused(bomb, capfd)
+
+
+def test_what_has_no_end_or_is_too_large_is_refused_before_it_is_read(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fifo, huge = tmp_path / "fifo", tmp_path / "huge.jsonl"
+    os.mkfifo(fifo)
+    with huge.open("wb") as file:
+        file.truncate(saved.JOURNAL_BYTES_MAX + 1)
+    for path, told in {
+        "/dev/zero": "expected a regular file, it is a device",
+        str(fifo): "expected a regular file, it is a FIFO",
+        str(huge): f"expected a journal of at most {saved.JOURNAL_BYTES_MAX:,} bytes",
+        str(tmp_path): "expected journal.jsonl of an unpacked bundle or phalanx.db of a server in it",
+    }.items():
+        assert run(cli, ["view", path]) == 1
+        assert f"{path}: {told}" in capfd.readouterr().err
+    assert run(cli, ["why", "1", "--state", str(tmp_path)]) == 1
+    assert "expected a regular file, it is a folder" in capfd.readouterr().err
+
+
+def test_what_is_ended_while_it_reads_leaves_nothing_behind(journal: Path, tmp_path: Path) -> None:
+    first = journal.read_bytes().partition(b"\n")[0]
+    changes = (NodeHealthChanged("n0", (Health.SUSPECT, Health.HEALTHY)[seq % 2]) for seq in range(100_000))
+    lines = [first, *(encode(Record(seq, seq, change)) for seq, change in enumerate(changes, start=1))]
+    (tmp_path / "long.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    folder = tmp_path / "made"
+    folder.mkdir()
+    command = [sys.executable, "-m", "phalanx", "view", str(tmp_path / "long.jsonl")]
+    viewing = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(folder)}, stderr=subprocess.PIPE)
+    while not list(folder.glob("phalanx-view-*/data/phalanx.db")) and viewing.poll() is None:
+        time.sleep(0.01)
+    viewing.send_signal(signal.SIGTERM)
+    told = viewing.communicate(timeout=60)[1].decode()
+    assert (viewing.returncode, list(folder.iterdir()), "Traceback" in told) == (128 + signal.SIGTERM, [], False), told
 
 
 def test_it_listens_on_this_machine_alone(journal: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,12 @@ from phalanx.cli.main import cli, run
 pytestmark = pytest.mark.needs("chromium")
 
 CLUSTER = """
-nodes: [{name: n, count: 4, gpus: 8, gpu_type: H100}]
+levels: [rack, node]
+nodes:
+- {name: n0, gpus: 8, gpu_type: H100, rack: r0}
+- {name: n1, gpus: 8, gpu_type: H100, rack: r0}
+- {name: n2, gpus: 8, gpu_type: H100, rack: r1}
+- {name: n3, gpus: 8, gpu_type: H100, rack: r1}
 policy: priority:backfill=easy
 queues:
 - name: research
@@ -226,6 +231,26 @@ def test_the_timeline_shows_what_ran_where_and_is_moved_zoomed_and_chosen_from_b
     told = server.client.get("/timeline").raise_for_status().json()
     assert len({len(column) for column in told["bars"].values()}) == 1
     assert server.client.get("/timeline", params={"since": 9, "until": 8}).status_code == 422
+
+
+def test_a_whole_rack_fails_by_one_word_and_an_unknown_one_is_refused_with_those_there_are(
+    admin: Page, server: Server
+) -> None:
+    admin.open(f"{server.url}/ui/what-if")
+    admin.see("all nodes of a rack at once, as rack:NAME")
+    admin.fill("What fails", "rack:r7")
+    admin.click("Compare two futures")
+    admin.see("there is no rack 'r7': expected one of r0, r1", ".problem")
+    admin.fill("What fails", "rack:r1, n2")
+    admin.click("Compare two futures")
+    admin.see("Until all is over", "[aria-label='Two futures']")
+    told = server.client.post("/what-if", json={"fail": ["rack:r1"]}).raise_for_status().json()
+    nodes = server.client.post("/what-if", json={"fail": ["n2", "n3"]}).raise_for_status().json()
+    assert told["changed"]["mean_jct_s"] > told["base"]["mean_jct_s"]
+    assert told["changed"]["makespan_s"] == pytest.approx(nodes["changed"]["makespan_s"], rel=0.01)
+    assert server.client.post("/what-if", json={"fail": ["zone:z"]}).status_code == 404
+    assert violations(admin) == []
+    admin.forgive("404")
 
 
 def test_maintenance_is_drawn_by_its_name_when_planned_and_when_over_and_listed_by_date(

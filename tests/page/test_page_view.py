@@ -73,9 +73,15 @@ def test_the_slider_goes_to_any_moment_by_keyboard_and_all_views_stay_there(page
     page.click("Jobs")
     page.see("running")
     page.miss("succeeded", "tbody")
+    page.click("Overview")
+    page.see("GPUs", "main")
+    page.miss("GPUs now", "main")
     assert page.run("new URLSearchParams(location.search).get('at')") == "3600000", "links keep the moment"
     page.open(f"{viewer.url}/ui/jobs/3?at=3600000&tab=why")
     page.see("It needs 16 GPUs and 8 are free", "main")
+    page.see("What would start it then", "main")
+    page.see("Each was really tried on the state as it was then.", "main")
+    page.miss("present state", "main")
     assert violations(page) == []
     page.size(390, 844)
     assert page.run("document.documentElement.scrollWidth") <= 390
@@ -89,6 +95,36 @@ def test_a_moment_outside_of_the_journal_is_told_with_the_way_back(page: Page, v
     page.see("4 jobs")
     assert page.run("new URLSearchParams(location.search).get('at')") == "10600000"
     page.forgive("422")
+
+
+def test_an_address_with_a_moment_that_is_none_says_so_with_the_way_on(page: Page, viewer: Viewer) -> None:
+    page.open(viewer.address)
+    page.see("small", "h1")
+    for text in ("yesterday", "-5", "1e9"):
+        page.open(f"{viewer.url}/ui/jobs?at={text}")
+        page.see(f"asks for a moment that is none, “{text}”")
+        page.see("4 jobs")
+        assert violations(page) == []
+    page.click("Go on without it")
+    page.miss("that is none")
+    assert page.run("location.search") == ""
+
+
+ONE = """import("/ui/static/parts/chart.js").then(async ({ Chart }) => {
+  const { html, render } = await import("/ui/static/core/dom.js");
+  const lines = [{ name: "a", label: "a", values: %s }];
+  const place = document.createElement("div");
+  document.querySelector("main").append(place);
+  render(html`<${Chart} title="One" start_ms=${0} step_ms=${60000} lines=${lines} />`, place);
+  return place.querySelectorAll(".chart-point").length;
+})"""
+
+
+def test_a_single_sample_is_drawn_as_a_point_and_several_as_a_line(page: Page, viewer: Viewer) -> None:
+    page.open(viewer.address)
+    page.see("small", "h1")
+    drawn = {values: page.run(ONE % values) for values in ("[5]", "[null, 5, null]", "[5, 6]", "[null]")}
+    assert drawn == {"[5]": 1, "[null, 5, null]": 1, "[5, 6]": 0, "[null]": 0}
 
 
 def test_times_count_from_the_last_record(page: Page, viewer: Viewer) -> None:

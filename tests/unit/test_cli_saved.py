@@ -192,7 +192,7 @@ def test_what_becomes_of_a_job_is_told_from_that_moment_on(
 @pytest.mark.parametrize(
     ("arguments", "line", "code"),
     [
-        (("--fail", "n9"), "there is no node 'n9' that could fail", Exit.NOT_FOUND),
+        (("--fail", "n9"), "nothing can fail there: there is no node 'n9': ", Exit.NOT_FOUND),
         (("--add-nodes", "2:n9"), "there is no node 'n9' that others could be like", Exit.NOT_FOUND),
         (("--policy", "fastest"), "unknown policy 'fastest'", Exit.ERROR),
         (("--fail", "n0", "--until", "1h"), "--until is for saved runs", Exit.USAGE),

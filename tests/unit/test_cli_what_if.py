@@ -173,7 +173,7 @@ def test_a_job_without_a_duration_is_taken_to_run_for_ever(
     ("arguments", "line", "code"),
     [
         ((), "Say what happens", Exit.USAGE),
-        (("--fail", "gpu9"), "there is no node 'gpu9' in the cluster 'small'", Exit.NOT_FOUND),
+        (("--fail", "gpu9"), "--fail: there is no node 'gpu9': ", Exit.NOT_FOUND),
         (("--job", "nowhere.yaml"), "nowhere.yaml: No such file or directory", Exit.ERROR),
         (("--fail", "gpu0", "--until", "noon"), "until noon: expected a time", Exit.ERROR),
         (("--policy", "fastest"), "fastest", Exit.ERROR),

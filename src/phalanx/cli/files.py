@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -58,6 +59,12 @@ def save_journal(journal: Journal, path: str) -> None:
             file.writelines(line + b"\n" for line in journal.lines())
     except OSError as error:
         raise FileError(f"{path}: {error.strerror}") from error
+
+
+def what_it_is(mode: int) -> str:
+    """What is in a file's place, by its mode."""
+    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}
+    return kinds.get(stat.S_IFMT(mode), "a device")
 
 
 def text_of(path: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from typing import IO, TYPE_CHECKING, TypeVar
 
 import click
 
-from phalanx.cli.files import FileError
+from phalanx.cli.files import FileError, what_it_is
 from phalanx.engine.fold import snapshot
 from phalanx.engine.fold.apply import apply
 from phalanx.engine.fold.snapshot import SnapshotError
@@ -41,6 +42,9 @@ LINE_BYTES_MAX = 64 << 20
 MEMBER_BYTES_MAX = 2 << 30
 """How large a file of a bundle may be once it is unpacked. A server puts at most 200,000 records into one."""
 
+JOURNAL_BYTES_MAX = 32 << 30
+"""How large a journal may be, or a bundle: some 80 million records."""
+
 TAIL_BYTES = 1 << 20
 
 _UNLOADED = re.compile(r"policy '([^']+)': its file has not been loaded")
@@ -57,14 +61,20 @@ class Kind(Enum):
     RUN = auto()
 
 
+NAMED = {Kind.JOURNAL: "a journal", Kind.SNAPSHOT: "a snapshot", Kind.BUNDLE: "a debug bundle", Kind.RUN: "a run"}
+
+
 def kind_of(path: str) -> Kind:
     """What a file is by how it begins; what begins as nothing else is read as a journal."""
     with _opened(path) as file:
         beginning = file.read(32)
-    for magic, kind in ((snapshot.MAGIC, Kind.SNAPSHOT), (ZIP_MAGIC, Kind.BUNDLE), (RUN_MAGIC, Kind.RUN)):
-        if beginning.startswith(magic):
-            return kind
-    return Kind.JOURNAL
+        size = os.fstat(file.fileno()).st_size
+    magics = ((snapshot.MAGIC, Kind.SNAPSHOT), (ZIP_MAGIC, Kind.BUNDLE), (RUN_MAGIC, Kind.RUN))
+    kind = next((kind for magic, kind in magics if beginning.startswith(magic)), Kind.JOURNAL)
+    most = MEMBER_BYTES_MAX if kind in (Kind.SNAPSHOT, Kind.RUN) else JOURNAL_BYTES_MAX
+    if size > most:
+        raise FileError(f"{path}: expected {NAMED[kind]} of at most {most:,} bytes, it has {size:,}; take a part of it")
+    return kind
 
 
 def state_from(path: str) -> State:
@@ -239,6 +249,10 @@ def _have_policy(spec: str, source: str) -> None:
 @contextmanager
 def _opened(path: str) -> Iterator[IO[bytes]]:
     try:
+        # A FIFO would be waited for, and of a device there is no end.
+        mode = os.stat(path).st_mode
+        if not stat.S_ISREG(mode):
+            raise FileError(f"{path}: expected a regular file, it is {what_it_is(mode)}; copy its content into a file")
         with Path(path).open("rb") as file:
             yield file
     except OSError as error:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 import click
 
@@ -50,6 +54,21 @@ def view(path: str, listen: str, ready_file: str) -> int:
             "Whoever has the address can look. Ctrl-C ends it."
         )
 
-    with tempfile.TemporaryDirectory(prefix="phalanx-view-") as folder:
+    with _ends_by_signals(), tempfile.TemporaryDirectory(prefix="phalanx-view-") as folder:
         options = Options(data=str(Path(folder, "data")), host=host, port=port, backend="rehearsal")
         return show(source, options, tell_ready, lambda line: say(f"phalanx: {line}", err=True))
+
+
+@contextmanager
+def _ends_by_signals() -> Iterator[None]:
+    """Has a signal that ends this process leave nothing behind, also before the server heeds it."""
+    before = {number: signal.signal(number, _leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _leave(number: int, _: FrameType | None) -> None:
+    raise SystemExit(128 + number)

@@ -24,6 +24,7 @@ from phalanx.cli.state_file import state_option
 from phalanx.cli.what_if_live import Changes, what_if_live
 from phalanx.cluster.cluster import Cluster, Health, Node
 from phalanx.cluster.formats.limits import NODES_MAX
+from phalanx.cluster.place import UnknownPlace, nodes_at
 from phalanx.engine.why.explain import explain
 from phalanx.errors import PhalanxError
 from phalanx.protocol.event import ClusterChanged, Event, JobSubmitted, NodeHealthChanged, PolicyChanged
@@ -57,7 +58,13 @@ class NoSuchNode(PhalanxError):  # noqa: N818
 
 @click.command("what-if")
 @state_option
-@click.option("--fail", "fail", multiple=True, metavar="NODE", help="Assume that this node fails now; repeatable.")
+@click.option(
+    "--fail",
+    "fail",
+    multiple=True,
+    metavar="PLACE",
+    help="Assume that a node fails now, or all of a rack or other domain: n3, rack:r3; repeatable.",
+)
 @click.option(
     "--job",
     "jobs",
@@ -95,11 +102,12 @@ def what_if(
 ) -> None:
     """Compare two forecasts of the live server or of a saved state: without and with a change that happens now.
 
-    A change is a node that fails, added nodes, a submitted job, or another policy. Nothing changes on the server.
+    A change is a node or a whole rack that fails, added nodes, a submitted job, or another policy. Nothing changes on
+    the server.
     """
     policy = one_policy(policies, "what-if shows one future beside that as it is")
     if not fail and not jobs and policy is None and add_nodes is None:
-        raise click.UsageError("Say what happens: --fail NODE, --job FILE, --policy NAME or --add-nodes N.")
+        raise click.UsageError("Say what happens: --fail PLACE, --job FILE, --policy NAME or --add-nodes N.")
     if state_path is None or kind_of(state_path) is not Kind.RUN:
         if until is not None:
             raise click.UsageError("--until is for saved runs: the futures of a server are followed to their end.")
@@ -122,13 +130,14 @@ def what_if(
     _show(Difference(before, after, submitted, now_s, partial(_why, other), bool(fail or add_nodes)), output)
 
 
-def _failures(simulation: Simulation, nodes: Sequence[str]) -> list[Event]:
-    if nodes and simulation.setup.placement == COUNT:
+def _failures(simulation: Simulation, words: Sequence[str]) -> list[Event]:
+    if words and simulation.setup.placement == COUNT:
         raise WhatIfError("--fail: the run takes its cluster as one number of GPUs: it has no nodes that could fail")
-    for node in nodes:
-        if node not in simulation.run.state.topology.number:
-            raise NoSuchNode(f"--fail: there is no node {node!r} in the cluster {simulation.cluster.name!r}")
-    return [NodeHealthChanged(node, Health.FAILED, "what if") for node in nodes]
+    try:
+        failing = nodes_at(simulation.cluster, words)
+    except UnknownPlace as unknown:
+        raise NoSuchNode(f"--fail: {unknown}") from None
+    return [NodeHealthChanged(node, Health.FAILED, "what if") for node in failing]
 
 
 def _other_policy(policy: str | None) -> list[Event]:

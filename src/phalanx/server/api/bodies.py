@@ -141,11 +141,14 @@ class PlanBody(Body):
 class WhatIfBody(Body):
     """What is to be different."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"policy": "srtf", "fail": ["n3"]}})
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"policy": "srtf", "fail": ["rack:r3"]}})
     policy: Text | None = None
     add_nodes: Annotated[StrictInt, Field(ge=0, le=10_000)] = 0
     like: Annotated[Text, Field(description="A node that those to be added are like; the last, if none is named.")] = ""
-    fail: Annotated[list[Text], Field(max_length=10_000)] = []
+    fail: Annotated[
+        list[Text],
+        Field(max_length=10_000, description="Nodes, or all of a domain by level and name, such as `rack:r3`."),
+    ] = []
     jobs: Annotated[list[JobFile], Field(max_length=100, description=AS_TEXT)] = []
 
 

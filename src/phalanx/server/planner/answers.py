@@ -13,6 +13,7 @@ import msgspec
 
 from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.formats.settings import read_settings
+from phalanx.cluster.place import UnknownPlace, nodes_at
 from phalanx.document import DocumentError
 from phalanx.engine.decide.cycle import decide
 from phalanx.engine.fold.snapshot import dump_hidden, load
@@ -288,14 +289,19 @@ def _foresee(question: Foresee, state: State) -> dict[str, Any]:
     if question.policy:
         need_known(question.policy)
         future.change(PolicyChanged(question.policy))
-    for node in question.fail:
-        if node not in state.topology.number:
-            raise Refusal("not_found", f"there is no node {node!r} that could fail")
+    for node in _failing(question, state):
         future.fail(node)
     jobs = _numbered(question.jobs, "what-if")
     for job in by_dependency(jobs):
         _submit(future, job, "what-if")
     return future.outcome() | {"submitted": [_fate(state, job.id) for job in jobs]}
+
+
+def _failing(question: Foresee, state: State) -> tuple[str, ...]:
+    try:
+        return nodes_at(state.cluster, question.fail)
+    except UnknownPlace as unknown:
+        raise Refusal("not_found", f"nothing can fail there: {unknown}") from None
 
 
 def _numbered(jobs: Sequence[Job], kind: str) -> list[Job]:

@@ -3,7 +3,7 @@ import { holdClock } from "./core/clock.js";
 import { useData } from "./core/data.js";
 import { html, render, useEffect, useLayoutEffect, useState } from "./core/dom.js";
 import { listen, stopListening } from "./core/live.js";
-import { momentIn } from "./core/moment.js";
+import { badMoment, momentIn } from "./core/moment.js";
 import { go, route } from "./core/route.js";
 import { resume, session, showsFile } from "./core/session.js";
 import { useStore } from "./core/store.js";
@@ -11,7 +11,7 @@ import { Problem } from "./parts/problem.js";
 import { Toast } from "./parts/toast.js";
 import { Header } from "./shell/header.js";
 import { Login } from "./shell/login.js";
-import { MomentBar, goTo } from "./shell/moment-bar.js";
+import { BadMoment, MomentBar, goTo } from "./shell/moment-bar.js";
 import { VIEWS, viewOf } from "./shell/views.js";
 
 const View = ({ name, params }) => {
@@ -49,6 +49,7 @@ const Inside = () => {
   return html`
     <a class="skip" href="#main">To the content</a>
     <${Header} current=${VIEWS[name].place ?? name} />
+    ${badMoment(query) !== null && html`<${BadMoment} text=${badMoment(query)} leave=${() => goTo(null)} />`}
     ${moment.past && html`<${MomentBar} ...${moment} />`}
     <main id="main" tabindex="-1"><${View} key=${momentIn(query) ?? "now"} name=${name} params=${params} /></main>
     <${Toast} />

@@ -7,6 +7,7 @@ const WIDTH = 600;
 const HEIGHT = 150;
 const BOTTOM = 18;
 const TOP = 8;
+const POINT = 8;
 
 export const COLOURS = ["var(--accent)", "var(--good)", "var(--wait)", "var(--violet)", "var(--danger)", "var(--muted)"];
 
@@ -35,6 +36,9 @@ const pathOf = (values, x, y) => {
   return path;
 };
 
+// A single value has no line: it is a point, half as far from an edge as it is thick.
+const dotOf = (x, y) => `M${Math.min(WIDTH - POINT / 2, Math.max(POINT / 2, x)).toFixed(1)} ${y.toFixed(1)}h0.01`;
+
 const rounded = (value) => number(value === null ? null : Number(value.toPrecision(4)));
 
 const latest = (values) => values.findLast((value) => value !== null) ?? null;
@@ -55,12 +59,14 @@ export const Chart = ({ title, start_ms, step_ms, lines, floor, unit = "", momen
     const part = (event.clientX - box.left) / box.width;
     setAt(Math.round(Math.min(1, Math.max(0, part)) * (count - 1)));
   };
+  const only = lines.map((line) => (line.values.filter((value) => value !== null).length === 1 ? line.values.findIndex((value) => value !== null) : -1));
   const words = lines.map((line) => `${line.label}: ${rounded(latest(line.values))}${unit}`).join(", ");
   return html`
     <figure class="chart">
       <svg viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="${title}. Latest: ${words}" onPointerMove=${follow} onPointerLeave=${() => setAt(null)}>
         ${[low, (low + high) / 2, high].map((value) => html`<line key=${value} class="axis" x1="0" x2=${WIDTH} y1=${y(value)} y2=${y(value)} />`)}
         ${lines.map((line, index) => html`<path key=${line.name} d=${pathOf(line.values, x, y)} stroke=${line.colour ?? COLOURS[index % COLOURS.length]} stroke-dasharray=${line.dash} />`)}
+        ${lines.map((line, index) => only[index] >= 0 && html`<path key=${line.name} class="chart-point" d=${dotOf(x(only[index]), y(line.values[only[index]]))} stroke=${line.colour ?? COLOURS[index % COLOURS.length]} />`)}
         ${at !== null && html`<line class="axis" x1=${x(at)} x2=${x(at)} y1=${TOP} y2=${HEIGHT - BOTTOM} />`}
       </svg>
       <div class="chart-scale" aria-hidden="true"><span>${shortNumber(high)}</span><span>${shortNumber((low + high) / 2)}</span><span>${shortNumber(low)}</span></div>

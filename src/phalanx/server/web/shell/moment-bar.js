@@ -1,6 +1,6 @@
 // The time machine: which moment all views show, by a slider, by steps, or exactly.
 import { html, useEffect, useRef, useState } from "../core/dom.js";
-import { dated } from "../core/format.js";
+import { dated, shortened } from "../core/format.js";
 import { setQuery } from "../core/route.js";
 
 const SETTLED_MS = 300;
@@ -23,6 +23,11 @@ const localText = (ms) => {
 };
 
 export const goTo = (ms) => setQuery({ at: ms === null ? "" : String(Math.round(ms)) });
+
+export const BadMoment = ({ text, leave }) => html`
+  <section class="moment" aria-label="The moment that is shown">
+    <p class="complaint" role="alert">The address asks for a moment that is none, “<bdi>${shortened(text, 40)}</bdi>”: expected milliseconds since 1970, such as at=${Date.now()}. What is shown is not of that moment. <button type="button" onClick=${leave}>Go on without it</button></p>
+  </section>`;
 
 // `past` is {first_ms, last_ms}; `leave` goes back to the present, where there is one.
 export const MomentBar = ({ past, at_ms, leave }) => {

@@ -3,7 +3,7 @@ import { pathOf } from "../../core/api.js";
 import { aboutAll, useData } from "../../core/data.js";
 import { html, useState } from "../../core/dom.js";
 import { number } from "../../core/format.js";
-import { mayChange } from "../../core/session.js";
+import { looksBack, mayChange } from "../../core/session.js";
 import { Loaded } from "../../parts/problem.js";
 import { At, Ago } from "../../parts/time.js";
 import { ChangeDialog, whatToDo } from "./change.js";
@@ -91,9 +91,10 @@ const Facts = ({ why }) => {
 
 const Pending = ({ why, job, reload }) => {
   const [chosen, choose] = useState(null);
+  const past = looksBack();
   return html`
     <section class="card"><p class="why-reason">${sentence(why.why)}</p><${Start} why=${why} />${why.starts_when && html`<p>${why.starts_when}</p>`}</section>
-    <section class="card"><h2>What would start it now</h2><p class="hint">Each was really tried on the present state.</p><${Changes} why=${why} job=${job} choose=${choose} /></section>
+    <section class="card"><h2>What would start it ${past ? "then" : "now"}</h2><p class="hint">Each was really tried on the state ${past ? "as it was then" : "as it is now"}.</p><${Changes} why=${why} job=${job} choose=${choose} /></section>
     <${Counts} why=${why} /><${Facts} why=${why} />
     ${chosen && html`<${ChangeDialog} job=${job} change=${chosen.change} words=${chosen.words} close=${() => choose(null)} done=${reload} />`}
   `;

@@ -1,8 +1,9 @@
-// GPUs by state, now.
+// GPUs by state, now or at the moment that is shown.
 import { send } from "../../core/api.js";
 import { aboutNodes, useLoaded } from "../../core/data.js";
 import { html } from "../../core/dom.js";
 import { counted, number } from "../../core/format.js";
+import { looksBack } from "../../core/session.js";
 import { Loaded } from "../../parts/problem.js";
 
 const NUMBERS = ["idle", "allocated", "busy", "reserved", "draining", "failed", "suspended"];
@@ -40,6 +41,6 @@ const Now = ({ states: { counts, total }, cluster }) => html`
 
 export const Gpus = ({ cluster }) => {
   const source = useLoaded("/devices/frame?colour=state", countStates, aboutNodes, 500);
-  return html`<section class="card"><h2>GPUs now</h2><${Loaded} source=${cluster}>${(data) =>
+  return html`<section class="card"><h2>${looksBack() ? "GPUs" : "GPUs now"}</h2><${Loaded} source=${cluster}>${(data) =>
     html`<${Loaded} source=${source}>${(states) => html`<${Now} states=${states} cluster=${data} />`}<//>`}<//></section>`;
 };
