@@ -72,7 +72,9 @@ class Evidence:
 
 @dataclass(slots=True)
 class Blame:
-    """The books of all nodes, what stands in all of them together, and jobs that are at fault themselves."""
+    """The books of all nodes, what stands in all of them together, and jobs that are at fault themselves. `accused` are
+    the nodes in whose books any failure was written.
+    """
 
     books: dict[str, NodeBook]
     jobs: Decayed = field(default_factory=Decayed)
@@ -80,6 +82,7 @@ class Blame:
     own: Decayed = field(default_factory=lambda: Decayed(OWN_HALF_LIFE_MS))
     failed_on: dict[str, frozenset[str]] = field(default_factory=dict)
     guilty: dict[str, int] = field(default_factory=dict)
+    accused: dict[str, None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, nodes: Iterable[str]) -> Blame:
@@ -115,6 +118,7 @@ class Blame:
         _shorten(self.failed_on)
         for node in common & self.books.keys():
             self.books[node].blame(job, 1.0 / len(common), now)
+            self.accused[node] = None
             self.failed.add(1.0 / len(common), now)
 
     def _take_back(self, book: NodeBook, job: str, now: int) -> None:
@@ -126,6 +130,7 @@ class Blame:
         """A node has failed by itself."""
         if node in self.books:
             self.books[node].own.add(1.0, now)
+            self.accused[node] = None
             self.own.add(1.0, now)
 
     def forget(self, node: str, now: int) -> None:
@@ -136,6 +141,7 @@ class Blame:
             self.failed.add(-book.failures(now), now)
             self.own.add(-book.own.of(now), now)
             self.books[node] = NodeBook()
+            self.accused.pop(node, None)
 
     def follow(self, nodes: Iterable[str], now: int) -> None:
         """These are the nodes from now on."""

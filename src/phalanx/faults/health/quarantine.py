@@ -110,7 +110,7 @@ class Quarantine:
                 self.release(node, now)
             elif sentence.standing is Standing.QUARANTINE:
                 yield from self._let_out(node, sentence, now)
-        bad = [node for node in self.blame.books if node not in self.sentences and self.is_bad(node, now)]
+        bad = [node for node in self.blame.accused if node not in self.sentences and self.is_bad(node, now)]
         for node in sorted(bad, key=lambda each: (-self.blame.books[each].failures(now), each)):
             if self.held < self.limit and health.get(node) is Health.HEALTHY:
                 yield self._hold(node, self.rules.first_ms, self._why(node, now), now)

@@ -14,6 +14,7 @@ from phalanx.faults.health.blame import Blame
 from phalanx.faults.health.quarantine import Change, Quarantine, Rules
 from phalanx.protocol.event import AttemptEnded, Event, NodeHealthChanged, Outcome
 from phalanx.server.health.canary import Canaries
+from phalanx.server.health.devices import DeviceWatch
 from phalanx.workload.job import Job
 
 
@@ -28,6 +29,7 @@ class NodeWatch:
         self._canaries = Canaries(state, canary) if canary is not None else None
         self._quarantine = Quarantine(Blame.of(self._health), rules, are_canaries=canary is not None)
         self._quarantine.adopt((node for node, is_ in self._health.items() if is_ is Health.SUSPECT), state.now)
+        self._devices = DeviceWatch(state, rules)
         self._decided: list[Change] = []
         self._is_news = False
 
@@ -40,14 +42,20 @@ class NodeWatch:
             return
         nodes = frozenset(slot.node for slot in attempt.placement.slots)
         failed = event.outcome is not Outcome.SUCCEEDED
+        self._devices.note(name_of(attempt.job), attempt, failed, now)
         self._decided.extend(self._quarantine.ended(name_of(attempt.job), nodes, failed, now))
         self._is_news = True
 
     def events(self, now: int, take_id: Callable[[], str]) -> list[Event]:
-        """Nodes that take no new work from now on, or do so again, and canaries; `take_id` has ids for these."""
-        changes = self.changes(now)
+        """Nodes and devices that take no new work from now on, or do so again, and canaries, with ids of `take_id`."""
+        devices = self._devices.changes(now)
+        for each in devices:
+            if each.health is Health.SUSPECT:
+                # What failed there is explained: the rest of the node is as good as any other.
+                self._quarantine.blame.forget(each.node, now)
+        changes: list[Event] = [*devices, *self.changes(now)]
         if self._canaries is None:
-            return [*changes]
+            return changes
         return [*changes, *self._canaries.events(self._quarantine, take_id, now)]
 
     def changes(self, now: int) -> list[NodeHealthChanged]:
