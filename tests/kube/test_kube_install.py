@@ -15,13 +15,17 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
+from click.testing import CliRunner
 
 from kube_cluster import KubeCluster, create, wait_for
 from kube_objects import node, pod
 from kube_site import ENV, create_priority, gang, nodes_of, pods
+from phalanx.bench.kubernetes.control_plane import free_ports
+from phalanx.cli.main import cli
 from phalanx.kube.api.client import Client
 from phalanx.kube.api.errors import ConflictError, NotFoundError
-from phalanx.kube.install.manifests import Manifest, Site, looking_on, scheduling
+from phalanx.kube.install.manifests import Manifest, Site, extending, looking_on, scheduling
 
 pytestmark = pytest.mark.needs("kubernetes")
 
@@ -113,3 +117,74 @@ def test_the_account_of_a_shadow_may_read_and_no_more(api: Client, cluster: Kube
     assert row["reason"] != "starts now"
     rules: list[dict[str, Any]] = next(each for each in looking_on(site) if each["kind"] == "ClusterRole")["rules"]
     assert {verb for rule in rules for verb in rule["verbs"]} == {"list", "watch"}
+
+
+def asked(address: str, uid: str) -> Any:
+    """What the extender answers where kube-scheduler asks it for a node for a pod."""
+    body = {"Pod": {"metadata": {"name": "a", "namespace": "default", "uid": uid}}, "NodeNames": ["n0"]}
+    body["Pod"]["spec"] = pod("a", 8, schedulerName="default-scheduler")["spec"]  # type: ignore[index]
+    with urllib.request.urlopen(f"http://{address}/filter", json.dumps(body).encode(), timeout=10) as answer:
+        return json.loads(answer.read())
+
+
+def test_of_two_extenders_with_the_rights_that_are_printed_the_holder_of_the_lease_is_asked(
+    api: Client, cluster: KubeCluster, tmp_path: Path
+) -> None:
+    site = Site(name="extender", namespace="installed", arguments=("--lease-duration", "3"))
+    manifests = extending(site)
+    for each in manifests:
+        with suppress(ConflictError):
+            api.post(path_of(each), each, fieldValidation="Strict")
+    create(api, node("n0"), pod("a", 8, schedulerName="default-scheduler"))
+    uid = pods(api)["a"].metadata.uid
+    config = tmp_path / "config"
+    cluster.write_kubeconfig(config, token_of(api, site))
+    deployment = next(each for each in manifests if each["kind"] == "Deployment")
+    _, *arguments = deployment["spec"]["template"]["spec"]["containers"][0]["command"]
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
+    where = arguments.index("--listen") + 1
+    processes = []
+    try:
+        for address in addresses:
+            command = [*arguments[:where], address, *arguments[where + 1 :], "--kubeconfig", str(config)]
+            processes.append(subprocess.Popen([sys.executable, "-m", "phalanx", *command], env=ENV))
+            wait_for("it listens", lambda address=address: is_up(address))  # type: ignore[misc]
+            if len(processes) == 1:
+                wait_for("the first is ready", lambda: get(f"http://{addresses[0]}/readyz")[0] == 200)
+        first, second = addresses
+        wait_for("the pod is given its node", lambda: asked(first, uid)["NodeNames"] == ["n0"])
+        assert get(f"http://{second}/readyz") == (503, "not yet\n")
+        assert get(f"http://{second}/healthz") == (200, "ok\n")
+        assert asked(second, uid)["NodeNames"] == []
+        processes[0].terminate()
+        assert processes[0].wait(30) == 0
+        wait_for("the second is ready", lambda: get(f"http://{second}/readyz")[0] == 200)
+        wait_for("it gives the same node", lambda: asked(second, uid)["NodeNames"] == ["n0"])
+    finally:
+        for process in processes:
+            process.terminate()
+            process.wait(30)
+        for each in manifests[1:]:
+            with suppress(NotFoundError):
+                api.delete(f"{path_of(each)}/{each['metadata']['name']}")
+
+
+def is_up(address: str) -> bool:
+    try:
+        return get(f"http://{address}/healthz")[0] == 200
+    except OSError:
+        return False
+
+
+def test_the_verb_prints_the_extender_as_it_prints_the_scheduler() -> None:
+    def printed(*options: str) -> list[Any]:
+        done = CliRunner().invoke(cli, ["kube", "install", "--print", "--image", "x", *options], catch_exceptions=False)
+        return list(yaml.safe_load_all(done.output)) if done.exit_code == 0 else [done.output]
+
+    assert printed("--extender") == extending(Site(image="x"))
+    assert printed() == scheduling(Site(image="x"))
+    command = printed("--extender", "--scheduler-name", "gpu")[6]["spec"]["template"]["spec"]["containers"][0][
+        "command"
+    ]
+    assert command[-2:] == ["--scheduler-name", "gpu"]
+    assert "expected --shadow or --extender, got both" in printed("--extender", "--shadow")[0]

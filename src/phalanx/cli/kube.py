@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
-import uuid
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -16,6 +14,7 @@ import click
 
 from phalanx.cli.kube_extender import extender
 from phalanx.cli.kube_install import install
+from phalanx.cli.kube_lease import lease_settings
 from phalanx.cli.kube_shadow import shadow, snapshot
 from phalanx.errors import PhalanxError
 
@@ -115,7 +114,7 @@ def kube(
     settings = Settings(
         scheduler_name, resolve_policy(policy), topology or TOPOLOGY_LABELS, preempt_others_below, queue_label
     )
-    leased = _lease(lease, lease_duration) if lease is not None else None
+    leased = lease_settings(lease, lease_duration) if lease is not None else None
     address = _address(listen) if listen is not None else None
     with contextlib.ExitStack() as stack:
         file: BinaryIO | None = stack.enter_context(Path(journal).open("wb")) if journal is not None else None
@@ -126,16 +125,6 @@ kube.add_command(extender)
 kube.add_command(install)
 kube.add_command(snapshot)
 kube.add_command(shadow)
-
-
-def _lease(lease: str, duration_s: int) -> LeaseSettings:
-    """The lease of that name, with an identity of this process."""
-    from phalanx.kube.lease import LeaseSettings
-
-    namespace, _, name = lease.partition("/")
-    if not namespace or not name or "/" in name:
-        raise click.BadParameter(f"expected NAMESPACE/NAME, got {lease!r}", param_hint="--lease")
-    return LeaseSettings(namespace, name, f"{socket.gethostname()}_{uuid.uuid4()}", duration_s)
 
 
 def _address(listen: str) -> tuple[str, int]:

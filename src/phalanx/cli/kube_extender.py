@@ -9,6 +9,8 @@ from types import FrameType
 
 import click
 
+from phalanx.cli.kube_lease import lease_settings
+
 PORT_MAX = 65_535
 LOCAL = ("127.0.0.1", "localhost", "::1")
 
@@ -32,6 +34,15 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
     metavar="ADDRESS:PORT",
     help="Where kube-scheduler asks. It shows no credentials: leave it to this machine, or to a network of its own.",
 )
+@click.option("--lease", metavar="NAMESPACE/NAME", help="As of `phalanx kube`: only the holder is ready to be asked.")
+@click.option(
+    "--lease-duration",
+    type=click.IntRange(min=2),
+    default=15,
+    show_default=True,
+    metavar="SECONDS",
+    help="As of `phalanx kube`.",
+)
 def extender(
     kubeconfig: str | None,
     context: str | None,
@@ -40,6 +51,8 @@ def extender(
     topology: tuple[str, ...],
     queue_label: str,
     listen: str,
+    lease: str | None,
+    lease_duration: int,
 ) -> None:
     """Decide for kube-scheduler, as an extender of it: filter, prioritize, preempt and bind.
 
@@ -50,6 +63,7 @@ def extender(
     from phalanx.kube.api.client import Client
     from phalanx.kube.extender.run import ExtenderRun
     from phalanx.kube.extender.server import Server
+    from phalanx.kube.lease import Lease
     from phalanx.kube.nodes import TOPOLOGY_LABELS
     from phalanx.kube.settings import Settings
     from phalanx.simulate.plugins import resolve_policy
@@ -62,8 +76,10 @@ def extender(
         click.echo(f"{listen}: whoever reaches this can have pods bound", err=True)
     access = find_access(kubeconfig, context, os.environ)
     settings = Settings(scheduler_name, resolve_policy(policy), topology or TOPOLOGY_LABELS, queue_label=queue_label)
+    leased = lease_settings(lease, lease_duration) if lease is not None else None
     with Client(access) as client:
-        run = ExtenderRun(client, settings, say=partial(click.echo, err=True))
+        held = Lease(client, leased) if leased is not None else None
+        run = ExtenderRun(client, settings, lease=held, say=partial(click.echo, err=True))
 
         def end(signum: int, frame: FrameType | None) -> None:
             run.close()

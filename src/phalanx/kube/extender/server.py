@@ -91,6 +91,11 @@ class Server:
                 "/preempt": verbs.preempt,
                 "/bind": verbs.bind,
             }
+            probes: ClassVar[dict[str, Callable[[], bool]]] = {
+                "/healthz": lambda: run.pulse.is_alive,
+                # Only the replica that leads is asked: the others have decided nothing.
+                "/readyz": lambda: run.pulse.leads and run.pulse.is_alive,
+            }
 
         self._server = ThreadingHTTPServer(address, Handler)
         self._server.daemon_threads = True
@@ -111,9 +116,19 @@ class Server:
 
 class _Handler(BaseHTTPRequestHandler):
     verbs_by_path: ClassVar[dict[str, Callable[[bytes], Any]]]
+    probes: ClassVar[dict[str, Callable[[], bool]]]
     timeout = REQUEST_WITHIN_S
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "phalanx", ""
+
+    def do_GET(self) -> None:
+        """Answers a probe."""
+        probe = self.probes.get(self.path)
+        if probe is None:
+            self._refuse(404, "expected /healthz or /readyz")
+        else:
+            is_so = probe()
+            self._send(200 if is_so else 503, b"ok\n" if is_so else b"not yet\n", "text/plain; charset=utf-8")
 
     def do_POST(self) -> None:
         """Answers one question."""

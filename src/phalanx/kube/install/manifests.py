@@ -6,13 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from phalanx.kube.install.rights import LEASES, LOOKING_ON, SCHEDULING, Right
+from phalanx.kube.install.rights import EXTENDING, LEASES, LOOKING_ON, SCHEDULING, Right
 
 Manifest = dict[str, Any]
 
 RBAC = "rbac.authorization.k8s.io"
 PORT = 9464
 """Where metrics and probes are answered: none of the ports that Kubernetes itself takes."""
+
+EXTENDER_PORT = 9465
+"""Where kube-scheduler asks."""
 
 USER = 65532
 """Not root, and nobody's else."""
@@ -35,27 +38,32 @@ class Site:
 
 def scheduling(site: Site) -> list[Manifest]:
     """Two replicas of the scheduler, of which the holder of a Lease schedules."""
+    metrics = {**_metadata(site), "labels": site.labels}
+    ports = [{"name": "metrics", "port": PORT, "targetPort": "metrics"}]
+    spec = {"clusterIP": "None", "selector": site.labels, "ports": ports}
+    return [*_replicas(site, SCHEDULING, _container(site)), _object("v1", "Service", metrics, spec=spec)]
+
+
+def extending(site: Site) -> list[Manifest]:
+    """Two replicas of the extender, and a Service by which kube-scheduler reaches the holder of the Lease."""
+    asks = {**_metadata(site), "labels": site.labels}
+    ports = [{"name": "extender", "port": EXTENDER_PORT, "targetPort": "extender"}]
+    spec = {"selector": site.labels, "ports": ports}
+    return [*_replicas(site, EXTENDING, _extender(site)), _object("v1", "Service", asks, spec=spec)]
+
+
+def _replicas(site: Site, rights: Iterable[Right], container: Manifest) -> list[Manifest]:
     return [
         _object("v1", "Namespace", {"name": site.namespace}),
         _object("v1", "ServiceAccount", _metadata(site)),
-        *_granted(site, SCHEDULING),
+        *_granted(site, rights),
         *_granted_here(site, LEASES),
-        _deployment(site),
+        _deployment(site, container),
         _object(
             "policy/v1",
             "PodDisruptionBudget",
             _metadata(site),
             spec={"minAvailable": 1, "selector": {"matchLabels": site.labels}},
-        ),
-        _object(
-            "v1",
-            "Service",
-            {**_metadata(site), "labels": site.labels},
-            spec={
-                "clusterIP": "None",
-                "selector": site.labels,
-                "ports": [{"name": "metrics", "port": PORT, "targetPort": "metrics"}],
-            },
         ),
     ]
 
@@ -69,12 +77,11 @@ def looking_on(site: Site) -> list[Manifest]:
     ]
 
 
-def _deployment(site: Site) -> Manifest:
+def _deployment(site: Site, container: Manifest) -> Manifest:
+    is_scraped = any(port["name"] == "metrics" for port in container["ports"])
+    scraped = {"annotations": {"prometheus.io/scrape": "true", "prometheus.io/port": str(PORT)}} if is_scraped else {}
     pod = {
-        "metadata": {
-            "labels": site.labels,
-            "annotations": {"prometheus.io/scrape": "true", "prometheus.io/port": str(PORT)},
-        },
+        "metadata": {"labels": site.labels, **scraped},
         "spec": {
             "serviceAccountName": site.name,
             "priorityClassName": "system-cluster-critical",
@@ -92,7 +99,7 @@ def _deployment(site: Site) -> Manifest:
                     "labelSelector": {"matchLabels": site.labels},
                 }
             ],
-            "containers": [_container(site)],
+            "containers": [container],
             "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "16Mi"}}],
         },
     }
@@ -102,13 +109,22 @@ def _deployment(site: Site) -> Manifest:
 
 def _container(site: Site) -> Manifest:
     lease = ("--lease", f"{site.namespace}/{site.name}", "--listen", f"0.0.0.0:{PORT}")
+    return _contained(site, ["phalanx", "kube", *lease, *site.arguments], "metrics", PORT)
+
+
+def _extender(site: Site) -> Manifest:
+    lease = ("--lease", f"{site.namespace}/{site.name}", "--listen", f"0.0.0.0:{EXTENDER_PORT}")
+    return _contained(site, ["phalanx", "kube", "extender", *lease, *site.arguments], "extender", EXTENDER_PORT)
+
+
+def _contained(site: Site, command: list[str], port: str, number: int) -> Manifest:
     return {
         "name": "phalanx",
         "image": site.image,
-        "command": ["phalanx", "kube", *lease, *site.arguments],
-        "ports": [{"name": "metrics", "containerPort": PORT}],
-        "livenessProbe": {**_asks("/healthz"), "periodSeconds": 20, "failureThreshold": 6},
-        "readinessProbe": {**_asks("/readyz"), "periodSeconds": 5},
+        "command": command,
+        "ports": [{"name": port, "containerPort": number}],
+        "livenessProbe": {**_asks("/healthz", port), "periodSeconds": 20, "failureThreshold": 6},
+        "readinessProbe": {**_asks("/readyz", port), "periodSeconds": 5},
         "resources": {"requests": {"cpu": "500m", "memory": "512Mi"}},
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -120,8 +136,8 @@ def _container(site: Site) -> Manifest:
     }
 
 
-def _asks(path: str) -> Manifest:
-    return {"httpGet": {"path": path, "port": "metrics"}}
+def _asks(path: str, port: str) -> Manifest:
+    return {"httpGet": {"path": path, "port": port}}
 
 
 def _granted(site: Site, rights: Iterable[Right]) -> list[Manifest]:
