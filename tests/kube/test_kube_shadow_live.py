@@ -108,6 +108,24 @@ def test_what_it_reports_is_so_when_phalanx_schedules_the_same_arrivals(
     assert said["w2"] < theirs["w2"] - 2
     # On a machine with much else to do a bind takes its time.
     assert said == {name: pytest.approx(wait, abs=1.2) for name, wait in ours.items()}
+    other_verbs_read(tmp_path)
+
+
+def other_verbs_read(folder: Path) -> None:
+    """What a shadow wrote of three gangs that have ended is read by the verbs that look ahead."""
+
+    def run(*arguments: str) -> Any:
+        done = CliRunner().invoke(cli, [*arguments, "-o", "json"])
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)
+
+    run("kube", "shadow", str(folder), "--report")
+    state, nodes = str(folder / "state.jsonl"), str(folder / "cluster.yaml")
+    (sized,) = run("capacity", "--cluster", nodes, "--trace", state, "--target", "p95 queued < 1h")
+    assert (sized["reached"], sized["answer"]["nodes"]) == (True, 2), "the gang of two takes both nodes"
+    assert sized["answer"]["gpu_hours"]["mean"] > 0
+    futures = run("what-if", "--add-nodes", "1", "--state", state)
+    assert [futures[each]["jobs"] for each in ("as_it_is", "what_if")] == [0, 0], "all have ended"
 
 
 def test_with_half_of_its_rights_it_says_what_is_missing_and_goes_on(
