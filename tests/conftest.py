@@ -118,6 +118,12 @@ def has_kube_scheduler() -> bool:
     return has_kubernetes() and (folder() / "kube-scheduler").exists()
 
 
+def has_kwok() -> bool:
+    from kube_cluster import folder
+
+    return has_kubernetes() and (folder() / "kwok").exists()
+
+
 def has_namespaces() -> bool:
     """Whether network namespaces can be made here, with links between them."""
     if os.getuid() != 0 or not has_programs("ip", "unshare") or not Path("/dev/net/tun").exists():
@@ -160,6 +166,9 @@ NEEDS = {
         has_kube_scheduler,
         "PHALANX_REQUIRE=all,kube_scheduler, after scripts/kube-cluster kube-apiserver definitions kube-scheduler",
         by_name=True,
+    ),
+    "kwok": Need(
+        has_kwok, "PHALANX_REQUIRE=all,kwok, after scripts/kube-cluster kube-apiserver definitions kwok", by_name=True
     ),
     "kubectl": Need(lambda: has_programs("kubectl"), "apt-get install kubernetes-client"),
     "slurm": Need(

@@ -226,6 +226,12 @@ def _kubernetes_shadow(quick: bool, tell: Tell) -> list[Row]:
     return shadow(quick, tell)
 
 
+def _kubernetes_flood(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench.kubernetes.flood import flood
+
+    return flood(quick, tell)
+
+
 def _kubernetes(part: str) -> Callable[[bool, Tell], list[Row]]:
     def run_part(quick: bool, tell: Tell) -> list[Row]:
         from phalanx.bench.kubernetes import run
@@ -303,6 +309,11 @@ BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
         "latency": Part("how soon gangs are bound that come one after the other", _kubernetes("latency")),
         "crowded": Part("gangs bound in part where 120 % of the GPUs are asked for", _kubernetes("crowded")),
         "large": Part("5,000 nodes: ready, memory, and a gang on 512 of them", _kubernetes("large")),
+        "flood": Part(
+            "10,000 pods at once on 1,250 nodes that kwok runs; runs only by its name",
+            _kubernetes_flood,
+            when_named=True,
+        ),
         "shadow": Part(
             "what a shadow of kube-scheduler reports, and what is so under phalanx; runs only by its name",
             _kubernetes_shadow,

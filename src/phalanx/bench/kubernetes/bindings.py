@@ -14,10 +14,11 @@ from phalanx.kube.objects.pod import Pod
 
 
 class Bindings:
-    """The moments at which pods were bound, by their names."""
+    """The moments at which pods were bound, by their names, and those that run."""
 
     def __init__(self) -> None:
         self.at_s: dict[str, float] = {}
+        self._run: dict[str, None] = {}
         self.is_listed = threading.Event()
         self._grew = threading.Condition()
         self._forgotten: dict[str, None] = {}
@@ -30,6 +31,8 @@ class Bindings:
             for pod in pods:
                 if pod.spec.node_name and pod.metadata.name not in self._forgotten:
                     self.at_s.setdefault(pod.metadata.name, now)
+                    if pod.status.phase == "Running":
+                        self._run[pod.metadata.name] = None
             self._grew.notify_all()
         self.is_listed.set()
 
@@ -43,6 +46,11 @@ class Bindings:
         """Waits until so many pods are bound; whether they are in time."""
         with self._grew:
             return self._grew.wait_for(lambda: len(self.at_s) >= count, within_s)
+
+    def wait_until_run(self, count: int, within_s: float) -> bool:
+        """Waits until so many pods run; whether they do in time."""
+        with self._grew:
+            return self._grew.wait_for(lambda: len(self._run) >= count, within_s)
 
     def wait_for_rest(self, quiet_s: float, within_s: float) -> None:
         """Waits until no pod was bound for some time."""

@@ -67,10 +67,11 @@ def wait_until(what: str, is_so: Callable[[], bool], within_s: float) -> None:
 
 
 class ControlPlane:
-    """etcd and an API server. The API server can be ended and started again."""
+    """etcd and an API server, that has `options` beside those of all. It can be ended and started again."""
 
-    def __init__(self, root: Path, folder: Path, etcd: Path | None = None) -> None:
+    def __init__(self, root: Path, folder: Path, etcd: Path | None = None, options: tuple[str, ...] = ()) -> None:
         self.root = root
+        self._options = options
         self.folder = folder
         self.etcd = etcd or Path(shutil.which("etcd") or "etcd")
         self.etcd_port, self._etcd_peer, self.port = free_ports(3)
@@ -115,6 +116,7 @@ class ControlPlane:
             # No controller manager takes the taint off new nodes, or makes accounts.
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
             *(NATIVE_GROUPS if self.has_native_groups else ()),
+            *self._options,
             *options,
         )
         wait_until("the API server is ready", self._is_ready, STARTS_WITHIN_S)

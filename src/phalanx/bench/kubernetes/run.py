@@ -49,10 +49,10 @@ QUICK = Size(4, (2, 1), (4, 1), 4, 3.0, 1, 2, 20, 4, 60.0)
 
 
 @contextmanager
-def running() -> Iterator[tuple[ControlPlane, Client]]:
-    """A control plane for some measurements, and a client of it."""
+def running(*options: str) -> Iterator[tuple[ControlPlane, Client]]:
+    """A control plane for some measurements, with options of its API server, and a client of it."""
     with tempfile.TemporaryDirectory(prefix="phalanx-bench-kube-") as folder:
-        plane = ControlPlane(Path(folder), programs())
+        plane = ControlPlane(Path(folder), programs(), options=options)
         try:
             plane.start()
             with plane.client() as api:
