@@ -62,10 +62,13 @@ def test_a_log_of_philly_is_uploaded_run_under_two_policies_and_read_in_place(ad
     admin.fill("Policies, one a line", "fifo\nsrtf")
     admin.click("More")
     admin.click("Leave out bad rows")
+    admin.fill("Failures", "rsc-1:scale=5")
+    assert is_open_to_all(admin) == {}
     admin.click("Begin")
     admin.see("All studies")
     await_end(server)
     admin.see("srtf", "table")
+    admin.see("failures, drawn for each run: rsc-1:scale=5, Meta's RSC-1", ".note")
     admin.see("mean JCT", "table")
     admin.see("Pending jobs")
     admin.see("Download the report")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
 from running import Server, eventually
 from security.people import person
+
+from phalanx.faults.taxonomy.published import PROFILES
 
 DATA = Path(__file__).parents[1] / "data" / "traces"
 LONG = "job_id,submit_s,duration_s,gpus\n" + "".join(f"{at},{at},{1 + at % 977},{1 + at % 4}\n" for at in range(50_000))
@@ -65,7 +70,18 @@ def answer(server: Server, **body: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "trace", ["jobs.csv", "philly_distilled.csv", "philly_log.json", "acme.csv", "sacct.txt", "tiresias_jobs.csv"]
+    "trace",
+    [
+        "jobs.csv",
+        "philly_distilled.csv",
+        "philly_log.json",
+        "helios.csv",
+        "openb_pods.csv",
+        "pai_task_table.csv",
+        "acme.csv",
+        "sacct.txt",
+        "tiresias_jobs.csv",
+    ],
 )
 def test_a_trace_of_any_format_is_run_on_this_cluster(server: Server, trace: str) -> None:
     source = uploaded(server, (DATA / trace).read_bytes(), trace)
@@ -94,6 +110,38 @@ def test_over_several_seeds_figures_have_their_margin_and_none_is_marked(server:
     found = answer(server, source="synthetic:jobs=40,load=1.2", policies=["fifo", "srtf"], seeds=3)
     cells = [row["cells"]["mean_jct"] for row in found["rows"]]
     assert all(" ± " in cell["text"] and not cell["best"] for cell in cells)
+
+
+def test_failures_are_drawn_by_a_profile_which_is_told_with_the_answer_and_in_the_report(server: Server) -> None:
+    body = {"source": "synthetic:jobs=60,load=1.1", "policies": ["fifo"]}
+    unharmed = answer(server, **body)
+    found = answer(server, **body, faults="rsc-1:scale=2000,repair=1h")
+    assert found["notes"][0].startswith("failures, drawn for each run: rsc-1:scale=2000,repair=1h, Meta's RSC-1")
+    assert found["rows"][0]["cells"]["goodput"]["text"] < unharmed["rows"][0]["cells"]["goodput"]["text"]
+    kept = server.client.get("/studies").json()["items"][0]
+    assert kept["faults"] == "rsc-1:scale=2000,repair=1h"
+    assert "with failures rsc-1:scale=2000,repair=1h" in server.client.get(f"/studies/{kept['id']}/report").text
+
+
+@pytest.mark.parametrize(
+    ("faults", "told"),
+    [
+        ("/etc/passwd", "there is no profile of failures '/etc/passwd' (there is: course-10k, rsc-1,"),
+        ("byterobust", "byterobust gives shares and no rate"),
+        ("rsc-1:scale=-1", "scale is '-1': expected a number above 0"),
+    ],
+)
+def test_failures_of_no_profile_are_refused_before_a_study_begins(server: Server, faults: str, told: str) -> None:
+    refused = server.client.post("/studies", json={"source": "history", "faults": faults})
+    assert refused.status_code == 422
+    assert told in refused.json()["message"]
+
+
+def test_the_profiles_that_the_form_names_have_rates() -> None:
+    form = (files("phalanx.server") / "web/views/studies/compare.js").read_text()
+    named = re.search(r"const PROFILES = (\[.*\]);", form)
+    assert named is not None
+    assert sorted(json.loads(named[1])) == sorted(each.name for each in PROFILES.values() if not each.mix)
 
 
 def test_another_cluster_is_one_that_was_sent(server: Server) -> None:

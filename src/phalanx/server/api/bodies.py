@@ -179,6 +179,7 @@ class StudyBody(Body):
     until: Text = ""
     estimates: Text = ""
     skip_bad_rows: StrictBool = False
+    faults: Annotated[Text, Field(description="A profile of failures, such as `rsc-1` or `rsc-1:scale=2`.")] = ""
     targets: Annotated[list[Text], Field(max_length=4, description="Of `capacity`, which needs one or more.")] = []
     nodes: Annotated[Text, Field(description="Of `capacity`: from how many nodes to how many, as `8:64`.")] = ""
     price_usd_h: Annotated[StrictFloat | StrictInt, Field(ge=0, le=1e6)] = 0.0

@@ -12,7 +12,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A study of a user. Texts are as on the command line.
 
     `source` is `history`, `upload` or `synthetic:…`, `trace` what it is called. An empty `cluster` is that of the
-    server, else it is the text of a cluster file. `targets`, `nodes` and `price_usd_h` are of a study of `capacity`.
+    server, else it is the text of a cluster file. `faults` is a profile of failures. `targets`, `nodes` and
+    `price_usd_h` are of a study of `capacity`.
     """
 
     kind: str
@@ -30,6 +31,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     until: str = ""
     estimates: str = ""
     skip_bad_rows: bool = False
+    faults: str = ""
     targets: list[str] = []
     nodes: str = ""
     price_usd_h: float = 0.0

@@ -12,6 +12,7 @@ def need_readable(asked: Asked) -> None:
     # A worker of the API that is asked for no study has none of this in memory.
     from phalanx.capacity.question import numbers_of
     from phalanx.capacity.target import Target
+    from phalanx.faults.generate.plan import plan_of
     from phalanx.server.studies.sources import need_no_file
     from phalanx.simulate.entry import placement_of, policies_of, until_of
     from phalanx.simulate.estimates import estimates_of
@@ -31,6 +32,8 @@ def need_readable(asked: Asked) -> None:
         for text, parse in ((asked.window, Window.parse), (asked.estimates, estimates_of), (asked.nodes, numbers_of)):
             if text:
                 parse(text)
+        if asked.faults:
+            plan_of(asked.faults)
         if asked.load:
             load_of(asked.load, 1.0)
     except (PhalanxError, ValueError) as error:

@@ -33,7 +33,8 @@ def compared(study: Study, asked: Asked, telling: Telling) -> dict[str, Any]:
     has_report = find_spec("plotly") is not None
     if has_report:
         telling(0, 0, "drawing the report")
-        write_report(shown, REPORT, f"{asked.trace} on {study.cluster.name}", curves)
+        failing = f", with failures {asked.faults}" if asked.faults else ""
+        write_report(shown, REPORT, f"{asked.trace} on {study.cluster.name}{failing}", curves)
     return {
         "kind": COMPARE,
         "trace": asked.trace,
@@ -42,7 +43,7 @@ def compared(study: Study, asked: Asked, telling: Telling) -> dict[str, Any]:
         "seeds": asked.seeds,
         **_table(shown, curves),
         "over_time": over_time(shown),
-        "notes": [*notes_of(study), *never_fit_notes(shown[0].summary)],
+        "notes": [*notes_of(study, asked), *never_fit_notes(shown[0].summary)],
         "errors": errors,
     }
 

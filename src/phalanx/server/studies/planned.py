@@ -38,5 +38,5 @@ def planned(study: Study, asked: Asked, telling: Telling) -> dict[str, Any]:
         "cluster": {"name": study.cluster.name, "nodes": len(study.cluster.nodes), "gpus": study.cluster.gpus},
         "seeds": seeds,
         "plans": plans,
-        "notes": [*notes_of(study), *notes],
+        "notes": [*notes_of(study, asked), *notes],
     }

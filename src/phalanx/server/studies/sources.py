@@ -8,6 +8,7 @@ from pathlib import Path
 
 from phalanx.cluster.cluster import Cluster
 from phalanx.errors import PhalanxError
+from phalanx.faults.generate.plan import plan_of
 from phalanx.policy.registry import is_file, split
 from phalanx.server.cluster.difference import present_cluster
 from phalanx.server.options import Options as ServerOptions
@@ -47,6 +48,8 @@ def study_for(asked: Asked, options: ServerOptions) -> Study:
             skip_bad_rows=asked.skip_bad_rows,
         ),
     )
+    if asked.faults:
+        study = replace(study, plan=plan_of(asked.faults))
     if not isinstance(study.source, Recorded):
         return study
     if not study.source.trace.jobs:
@@ -55,13 +58,14 @@ def study_for(asked: Asked, options: ServerOptions) -> Study:
     return replace(study, source=Recorded(replace(study.source.trace, name=asked.trace)))
 
 
-def notes_of(study: Study) -> list[str]:
-    """What reading the trace changed, or left out."""
+def notes_of(study: Study, asked: Asked) -> list[str]:
+    """Which failures there are, and what reading the trace changed, or left out."""
+    failures = [f"failures, drawn for each run: {asked.faults}, {study.plan.profile.title}"] if study.plan else []
     if not isinstance(study.source, Recorded):
-        return []
+        return failures
     trace = study.source.trace
     dropped = [f"{trace.dropped:,} bad rows left out, such as: {trace.bad_rows[0]}"] if trace.bad_rows else []
-    return [*trace.notes, *dropped]
+    return [*failures, *trace.notes, *dropped]
 
 
 def specs_of(policies: Sequence[str], study: Study) -> dict[str, str]:

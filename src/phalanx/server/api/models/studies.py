@@ -29,6 +29,7 @@ STUDY = {
     "policies": ["fifo", "fair"],
     "targets": [],
     "load": "",
+    "faults": "",
     "seeds": 1,
     "has_report": False,
 }
@@ -88,6 +89,7 @@ class StudyModel(Answered):
     policies: list[str]
     targets: list[str]
     load: str
+    faults: str = Field(description="The profile of failures; empty where there are none.")
     seeds: int
     has_report: bool
 

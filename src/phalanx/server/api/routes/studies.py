@@ -290,6 +290,7 @@ def _shown(study: Study) -> dict[str, Any]:
         "policies": asked.policies,
         "targets": asked.targets,
         "load": asked.load,
+        "faults": asked.faults,
         "seeds": asked.seeds,
         "has_report": study.has_report,
     }

@@ -5,7 +5,10 @@ import { Begin } from "./begin.js";
 import { Text } from "./field.js";
 import { lacks, NO_SOURCE, Source, sourceBody } from "./source.js";
 
-const NOTHING = { policies: null, seeds: "1", load: "", until: "", window: "", skip_bad_rows: false };
+// Published profiles of failures; each takes settings, as rsc-1:scale=2.
+const PROFILES = ["course-10k", "llama-3", "rsc-1", "rsc-2"];
+
+const NOTHING = { policies: null, seeds: "1", load: "", until: "", window: "", faults: "", skip_bad_rows: false };
 
 const bodyOf = (source, asked, policies) => ({
   kind: "compare",
@@ -13,7 +16,7 @@ const bodyOf = (source, asked, policies) => ({
   policies: policies.split("\n").map((line) => line.trim()).filter(Boolean),
   seeds: Number(asked.seeds) || 1,
   skip_bad_rows: asked.skip_bad_rows,
-  ...Object.fromEntries(["load", "until", "window"].map((key) => [key, asked[key].trim()]).filter(([, text]) => text)),
+  ...Object.fromEntries(["load", "until", "window", "faults"].map((key) => [key, asked[key].trim()]).filter(([, text]) => text)),
 });
 
 export const Compare = () => {
@@ -32,6 +35,8 @@ export const Compare = () => {
         <${Text} id="study-load" label="Load" hint="as it is; 0.9 or +30%" value=${asked.load} change=${(load) => set({ load })} />
         <${Text} id="study-until" label="Stop at" hint="the end; 3d" value=${asked.until} change=${(until) => set({ until })} />
         <${Text} id="study-window" label="Count only jobs of" hint="all; 10%:90%" value=${asked.window} change=${(window) => set({ window })} />
+        <${Text} id="study-faults" label="Failures" hint="none; rsc-1" list="study-profiles" value=${asked.faults} change=${(faults) => set({ faults })} />
+        <datalist id="study-profiles">${PROFILES.map((name) => html`<option key=${name} value=${name}></option>`)}</datalist>
         <label class="check"><input type="checkbox" checked=${asked.skip_bad_rows} onChange=${(event) => set({ skip_bad_rows: event.target.checked })} /> Leave out bad rows</label>
       </div></details>
     <//></section>`;

@@ -31,6 +31,7 @@ const Facts = ({ study }) => html`
     <dt>Begun</dt><dd><${Ago} ms=${study.created_ms} /> by <bdi>${study.user}</bdi></dd>
     ${study.ended_ms && study.began_ms && html`<dt>Took</dt><dd>${duration(study.ended_ms - study.began_ms)}</dd>`}
     ${study.load && html`<dt>Load</dt><dd>${study.load}</dd>`}
+    ${study.faults && html`<dt>Failures</dt><dd>${study.faults}</dd>`}
     ${study.seeds > 1 && html`<dt>Draws</dt><dd>${number(study.seeds)}</dd>`}</dl>`;
 
 const Actions = ({ study, reload }) => {

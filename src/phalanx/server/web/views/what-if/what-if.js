@@ -28,7 +28,7 @@ const Fields = ({ asked, set }) => {
       <div class="field"><label for="if-fail">What fails</label><input id="if-fail" aria-describedby="if-fail-help" spellcheck="false" autocapitalize="none" placeholder=${levels.length ? `n3, ${levels.at(-1)}:NAME` : "n3, n4"} value=${asked.fail} onInput=${(event) => set({ fail: event.target.value })} /></div>
       <div class="field"><label for="if-policy">Another policy</label><input id="if-policy" placeholder=${policy.data?.policy ?? ""} spellcheck="false" autocapitalize="none" value=${asked.policy} onInput=${(event) => set({ policy: event.target.value })} /></div>
     </div>
-    <p id="if-fail-help" class="hint">What fails: nodes by name${levels.length ? html`, or all nodes of a ${levels.join(", ")} at once, as ${levels.map((level, at) => html`${at > 0 && ", "}<code>${level}:NAME</code>`)}` : ""}; more than one with commas between.</p>
+    <p id="if-fail-help" class="hint">What fails: nodes by name${levels.length ? html`, or all nodes of a ${levels.join(" or ")} at once, as ${levels.map((level, at) => html`${at > 0 && ", "}<code>${level}:NAME</code>`)}` : ""}; more than one with commas between.</p>
     <h3>Another job</h3><${Editor} id="if-job" label="A job file, or nothing" text=${asked.job} change=${(job) => set({ job })} />`;
 };
 
