@@ -12,10 +12,10 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import TensorDataset
 
-from phalanx.train.checkpoint import Checkpointer, Host, RngState, Shared  # phalanx
-from phalanx.train.data import Ledger, LedgerSampler, Shuffled  # phalanx
+from phalanx.train.checkpoint import Host, Shared  # phalanx
+from phalanx.train.frameworks.loop import Loop  # phalanx
 
 WORDS, LENGTH, WIDTH = 32, 12, 16
 
@@ -56,28 +56,19 @@ def main(folder: str, steps: int) -> None:
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 10))
     dataset = TensorDataset(torch.randint(WORDS, (100, LENGTH + 1), generator=torch.Generator().manual_seed(5)))
 
-    ledger = Ledger(Shuffled(len(dataset), seed=7), global_batch=16)  # phalanx
-    sampler = LedgerSampler(ledger, micro_batch=4)  # phalanx
-    loader = DataLoader(dataset, batch_sampler=sampler)  # phalanx
-    state = {"model": model, "optimizer": optimizer, "schedule": schedule, "data": ledger, "rng": RngState()}  # phalanx
-    with Checkpointer(state, [Host(every=2), Shared(f"{folder}/steps", every=10)]) as checkpointer:  # phalanx
-        checkpointer.load()  # phalanx
-        while checkpointer.completed < steps:  # phalanx
-            for (words,) in loader:
-                said = model(words[:, :-1])
-                loss = torch.nn.functional.cross_entropy(said.flatten(0, 1), words[:, 1:].flatten())
-                (loss * sampler.scale).backward()  # phalanx
-                if not sampler.done():  # phalanx
-                    continue  # phalanx
-                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-                optimizer.step()
-                schedule.step()
-                optimizer.zero_grad()
-                ledger.commit()  # phalanx
-                if not checkpointer.step():  # phalanx
-                    return  # phalanx
-                if checkpointer.completed == steps:
-                    break
+    state = {"model": model, "optimizer": optimizer, "schedule": schedule}  # phalanx
+    loop = Loop(dataset, [Host(every=2), Shared(folder, every=10)], state, micro_batch=4, global_batch=16)  # phalanx
+    for step in loop.steps(steps):  # phalanx
+        for (words,) in step:  # phalanx
+            said = model(words[:, :-1])
+            loss = torch.nn.functional.cross_entropy(said.flatten(0, 1), words[:, 1:].flatten())
+            (loss * step.scale).backward()  # phalanx
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+    if loop.is_leaving:  # phalanx
+        return  # phalanx
     told = digest(model)
     if dist.get_rank() == 0:
         print(f"{steps} steps, weights {told}")  # noqa: T201

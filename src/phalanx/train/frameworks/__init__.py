@@ -1,1 +1,1 @@
-"""Callbacks for the trainers of other libraries: checkpoints, each sample once, and leaving when told to."""
+"""Callbacks for the trainers of other libraries, and a loop: checkpoints, each sample once, and leaving when told."""

@@ -1,4 +1,4 @@
-"""What a callback keeps of a training: which samples come next, how far it is, and its checkpoints."""
+"""What a callback or a loop keeps of a training: which samples come next, how far it is, and its checkpoints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from phalanx.train.frameworks.learning_rate import LearningRate
 
 
 class Steps:
-    """The steps of a training whose loop belongs to a library.
+    """The steps of a training.
 
     `global_batch` is left out where the job file has a `batch`. `options` are those of `Checkpointer`.
     """
@@ -52,15 +52,12 @@ class Steps:
         self, parts: Mapping[str, Any], optimizers: Sequence[torch.optim.Optimizer], schedulers: Sequence[Any]
     ) -> int:
         """Brings back the newest state; how many steps are in it."""
-        rates = LearningRate(optimizers, schedulers)
-        state = {
-            **parts,
-            **_numbered("optimizer", optimizers),
-            **_numbered("scheduler", schedulers),
-            "learning_rate": rates,
-            "rng": RngState(),
-            "data": self.sampler.ledger,
-        }
+        named = {**parts, **_numbered("optimizer", optimizers), **_numbered("scheduler", schedulers)}
+        return self.resume(named, LearningRate(optimizers, schedulers))
+
+    def resume(self, parts: Mapping[str, Any], rates: LearningRate) -> int:
+        """Brings back the newest state of all parts, with the learning rates for this number of ranks."""
+        state = {**parts, "learning_rate": rates, "rng": RngState(), "data": self.sampler.ledger}
         self._checkpointer = Checkpointer(state, self._tiers, **self._options)
         self._checkpointer.load()
         rates.become(self._batch.lr_factor)
