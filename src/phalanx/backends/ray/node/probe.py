@@ -15,7 +15,7 @@ import ray
 LOOK_S = 1.0
 """How often it is looked whether the group is still there. Ray never answers a task whose group is gone."""
 
-PROBE_S = 60.0
+PROBE_S = 100.0
 """How long Ray may take for one look: seconds where it has to start a process for it on a busy node."""
 
 
