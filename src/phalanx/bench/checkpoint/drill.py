@@ -17,11 +17,14 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from phalanx.train.checkpoint import background_process, points
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import TCPStore
 
 STARTS_MAX = 4
 TIMEOUT_S = 120.0
@@ -83,9 +86,9 @@ def unmarked(folder: Path) -> list[int]:
 
 def run_once(drill: Drill, start: int) -> Death | None:
     """Which rank died, if not all ended well. When one dies, the others are killed, as launchers do."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    pids = [_fork(drill, rank, port, start) for rank in range(drill.world_size)]
+    # Rank 0 inherits the socket: a port that is let go and taken again may be another program's in between.
+    with socket.create_server(("127.0.0.1", 0)) as store:
+        pids = [_fork(drill, rank, store, start) for rank in range(drill.world_size)]
     deadline_s = time.monotonic() + TIMEOUT_S
     ends: dict[int, int] = {}
     while len(ends) < len(pids) and not any(ends.values()) and time.monotonic() < deadline_s:
@@ -118,19 +121,19 @@ def _ended() -> dict[int, int]:
     return ends
 
 
-def _fork(drill: Drill, rank: int, port: int, start: int) -> int:
+def _fork(drill: Drill, rank: int, store: socket.socket, start: int) -> int:
     pid = os.fork()
     if pid:
         return pid
     status = 1
     try:
-        os.environ.update(drill.environment, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), OMP_NUM_THREADS="1")
+        os.environ.update(drill.environment, MASTER_ADDR="127.0.0.1", OMP_NUM_THREADS="1")
         os.environ["PHALANX_MACHINE"] = f"machine-{rank}"
         os.environ.pop("LOCAL_RANK", None)
         os.environ.pop(points.ENVIRONMENT, None)
         if drill.kill and start == 0:
             os.environ[points.ENVIRONMENT] = drill.kill
-        train(drill, rank)
+        train(drill, rank, store)
         status = 0
     except BaseException:
         traceback.print_exc()
@@ -173,8 +176,8 @@ def fork_background(control_fd: int, hold_fd: int) -> Forked:
     os._exit(0)
 
 
-def train(drill: Drill, rank: int) -> None:
-    """One rank, from the newest state to the last step."""
+def train(drill: Drill, rank: int, listening: socket.socket) -> None:
+    """One rank, from the newest state to the last step. Rank 0 serves the store at the socket for all."""
     import torch
     import torch.distributed as dist
 
@@ -186,7 +189,8 @@ def train(drill: Drill, rank: int) -> None:
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     if drill.world_size > 1:
-        dist.init_process_group("gloo", rank=rank, world_size=drill.world_size)
+        store = _store(rank, drill.world_size, listening)
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=drill.world_size)
     step = 0
     training = Training(drill.seed, rank, drill.world_size, lambda point: points.reached(point, step, rank))
     state = {
@@ -215,6 +219,17 @@ def train(drill: Drill, rank: int) -> None:
         (Path(drill.folder) / f"end-{rank}.json").write_text(json.dumps(end))
     if drill.world_size > 1:
         dist.destroy_process_group()
+
+
+def _store(rank: int, world_size: int, listening: socket.socket) -> TCPStore:
+    from torch._C._distributed_c10d import TCPStore
+
+    host, port = listening.getsockname()
+    if rank == 0:
+        # It is the store's to close from here on.
+        return TCPStore(host, port, world_size, is_master=True, master_listen_fd=listening.detach())
+    listening.close()
+    return TCPStore(host, port, world_size, is_master=False)
 
 
 def tiers_of(drill: Drill) -> list[Any]:
