@@ -69,6 +69,10 @@ class Trainings:
             told = "".join(self.logs(job, *each) for each in streams)
             raise AssertionError(f"{line!r} in attempt {attempt}: {self.server.job(job)}\n{told}") from None
 
+    def await_saved(self, job: str) -> None:
+        """Waits until a step is whole in the directory that all ranks see, however long a busy machine takes for it."""
+        eventually(lambda: any((self.server.data / "checkpoints" / job).glob("step-*/COMMITTED")))
+
     def nodes_of(self, job: str, attempt: int) -> list[str]:
         attempts = self.server.client.get(f"/jobs/{job}/attempts").raise_for_status().json()["items"]
         return next(list(each["nodes"]) for each in attempts if each["number"] == attempt)
