@@ -22,6 +22,9 @@ QUEUES = 12
 SHORT_NODES = 2
 """Nodes of another GPU type, on which jobs that end at once find a place when all others are taken."""
 
+OVERDUE = 10
+"""So many jobs soon wait longer than they may: the list of what needs attention is full from the first minutes on."""
+
 SIZES = (1, 1, 2, 4, 8, 8, 16, 32)
 CLUSTER = """version: 1
 name: bench
@@ -70,7 +73,7 @@ def _fill(server: LiveServer, size: Size) -> None:
         submit(server, [short_job(number) for number in range(first, min(first + BATCH, size.finished))])
     _until(lambda: not _any(server, "waiting,starting,running,stopping"))
     for first in range(0, size.active, BATCH):
-        submit(server, [long_job(number) for number in range(first, min(first + BATCH, size.active))])
+        submit(server, [_active_job(number, size) for number in range(first, min(first + BATCH, size.active))])
     _until(lambda: not _any(server, "starting"))
 
 
@@ -85,6 +88,12 @@ def long_job(number: int) -> dict[str, Any]:
     task = {"gpus": min(gpus, GPUS_PER_NODE), "gpu_type": "H100"}
     job = {"name": f"long-{number}-", "duration": "100h", "queue": f"team-{number % QUEUES}"}
     return {**job, "gang": [{"replicas": gpus // GPUS_PER_NODE, **task}]} if gpus > GPUS_PER_NODE else {**job, **task}
+
+
+def _active_job(number: int, size: Size) -> dict[str, Any]:
+    """The last of them are pending, as there are more than fit."""
+    job = long_job(number)
+    return {**job, "max_wait": "1m"} if number >= size.active - OVERDUE else job
 
 
 def submit(server: LiveServer, jobs: list[dict[str, Any]]) -> list[str]:
