@@ -42,7 +42,8 @@ SHARING = "jobs that share devices otherwise than by fractions, counted with who
 
 def read_journal(path: str, skip_bad_rows: bool = False) -> Trace:
     """Reads a journal. With `skip_bad_rows` it is read up to the first record that does not fold."""
-    return read_lines(_lines(path), path, skip_bad_rows)
+    with Path(path).open("rb") as file:
+        return read_lines(_numbered(file), path, skip_bad_rows)
 
 
 def read_lines(lines: Iterable[tuple[int, bytes]], path: str, skip_bad_rows: bool = False) -> Trace:
@@ -63,8 +64,13 @@ def read_lines(lines: Iterable[tuple[int, bytes]], path: str, skip_bad_rows: boo
 
 def read_cluster(path: str) -> Cluster:
     """The cluster of a journal as it was at its end, with the policy that decided then."""
+    with Path(path).open("rb") as file:
+        return _last_cluster(_numbered(file), path)
+
+
+def _last_cluster(lines: Iterable[tuple[int, bytes]], path: str) -> Cluster:
     cluster, policy = Cluster(()), ""
-    for line, content in _lines(path):
+    for line, content in lines:
         try:
             body = decode(content).body
         except (ValueError, PhalanxError) as error:
@@ -81,11 +87,10 @@ def read_cluster(path: str) -> Cluster:
     return replace(cluster, policy=policy or cluster.policy)
 
 
-def _lines(path: str) -> Iterator[tuple[int, bytes]]:
-    with Path(path).open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            if line.strip():
-                yield number, line.strip()
+def _numbered(file: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    for number, line in enumerate(file, start=1):
+        if line.strip():
+            yield number, line.strip()
 
 
 def _jobs(watch: Watch, intake: Intake) -> list[TraceJob]:
