@@ -30,6 +30,8 @@ MAGIC = b"phalanx snapshot "
 VERSION = 4
 """The form of the header and of what follows it."""
 
+HEADER_BYTES_MAX = 128
+
 PLAIN = {
     "builtins": ("set", "frozenset", "bytearray", "complex", "range", "slice", "object"),
     "collections": ("deque", "OrderedDict"),
@@ -101,6 +103,14 @@ def seq_of(content: bytes) -> int:
 
 def _dumped(state: State, body: bytes) -> bytes:
     return MAGIC + f"{VERSION} {form()} {state.seq}\n".encode() + zlib.compress(body, level=1)
+
+
+def is_of_this_release(beginning: bytes) -> bool:
+    """Whether this release can read a snapshot that begins so: its first `HEADER_BYTES_MAX` will do."""
+    try:
+        return _header(beginning)[:2] == [str(VERSION), form()]
+    except SnapshotError:
+        return False
 
 
 def load(content: bytes) -> State:

@@ -28,6 +28,7 @@ from phalanx.server.planner.answers import answer
 from phalanx.server.planner.forecaster import Forecaster
 from phalanx.server.planner.future import pass_time
 from phalanx.server.planner.past_answers import answer_of_past
+from phalanx.server.planner.past_keeper import PastKeeper
 from phalanx.server.planner.places import Places
 from phalanx.server.planner.questions import Asked, HideValues, Reply, TakeSnapshot, asked_of, encoded, question_of
 from phalanx.server.refusal import Refusal
@@ -99,6 +100,7 @@ class Planner:
         with database.reading() as connection:
             self.state: State = recover(connection, database.url)
             keeper.recall(connection, self.state)
+        self._past_keeper = PastKeeper(database, options)
         # As the loop's: a clock that is set ahead is no reason to take jobs for overdue.
         self._clock = Still(self.state.now) if options.shown else Clock(self.state.now)
 
@@ -117,6 +119,7 @@ class Planner:
             self._catch_up()
             self._forecaster.look_after(self.state, self._clock.now_ms())
             self._keeper.look_after(self.state, self._clock.now_ms())
+            self._past_keeper.look_after(self.state)
 
     def _welcome(self) -> None:
         connection, _ = self._listener.accept()
@@ -257,7 +260,7 @@ def _answer(visitor: socket.socket, asked: Asked, state: State, now_ms: int, for
 def _answer_of_past(visitor: socket.socket, asked: Asked, options: Options) -> int:
     """The same about a moment of the past."""
     visitor.settimeout(PATIENCE_S)
-    os.nice(DEAR_NICE)
+    gc.disable()
     try:
         _send(visitor, answer_of_past(asked, options))
     except (OSError, msgspec.DecodeError, msgspec.ValidationError):

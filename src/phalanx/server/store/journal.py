@@ -169,6 +169,11 @@ def lines_after(connection: Connection, seq: int) -> Iterator[bytes]:
         seq = chunk[-1].seq
 
 
+def first_seq(connection: Connection) -> int:
+    """The number of the first record; 0 if there is none. A bundle's journal may begin late."""
+    return int(connection.execute(select(func.min(journal.c.seq)).where(journal.c.seq >= 0)).scalar() or 0)
+
+
 def first_ms(connection: Connection) -> int:
     """The moment of the first record; 0 if there is none. What a bundle knows of jobs from before has no number."""
     first = select(journal.c.now_ms).where(journal.c.seq >= 0).order_by(journal.c.seq).limit(1)
