@@ -126,6 +126,11 @@ def other_verbs_read(folder: Path) -> None:
     assert sized["answer"]["gpu_hours"]["mean"] > 0
     futures = run("what-if", "--add-nodes", "1", "--state", state)
     assert [futures[each]["jobs"] for each in ("as_it_is", "what_if")] == [0, 0], "all have ended"
+    wanted = folder / "wanted.yaml"
+    wanted.write_text("version: 1\nname: wanted\ncommand: [x]\ngang: [{gpus: 8, replicas: 2}]\n")
+    for where in (("--cluster", nodes), ("--state", state)):
+        (planned,) = run("plan", str(wanted), *where)
+        assert (planned["state"], sorted(planned["nodes"])) == ("starting", ["n0", "n1"]), "both are free again"
 
 
 def test_with_half_of_its_rights_it_says_what_is_missing_and_goes_on(

@@ -317,3 +317,32 @@ def test_a_policy_that_does_not_exist_is_named_with_its_place(
     job.write_text("gpus: 1\ncommand: [true]\n")
     assert run(cli, ["plan", "--cluster", str(cluster), str(job)]) != 0
     assert f"{cluster}:2: key 'policy': unknown policy 'foo'" in capsys.readouterr().err
+
+
+def test_a_plan_on_a_saved_state_goes_beside_what_runs_there(planned: Plan, capsys: pytest.CaptureFixture[str]) -> None:
+    (running,) = planned("gang: [{gpus: 8}]", options=("--save", "state.jsonl"))
+    before = Path("state.jsonl").read_bytes()
+    Path("small.yaml").write_text("version: 1\nname: small\ncommand: [x]\ngang: [{gpus: 8}]\n")
+    Path("large.yaml").write_text("version: 1\nname: large\ncommand: [x]\ngang: [{gpus: 8, replicas: 2}]\n")
+    assert run(cli, ["plan", "large.yaml", "small.yaml", "--state", "state.jsonl", "-o", "json"]) == 0
+    large, small = json.loads(capsys.readouterr().out)
+    assert (large["state"], large["nodes"]) == ("waiting", [])
+    assert small["state"] == "starting"
+    assert {*running["nodes"], *small["nodes"]} == {"n0", "n1"}
+    assert Path("state.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--cluster", "cluster.yaml"], "--state of one with those that were there"),
+        (["--save", "another"], "go with --cluster"),
+    ],
+)
+def test_a_plan_on_a_saved_state_takes_no_other_cluster(
+    options: list[str], said: str, planned: Plan, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planned(ONE_TASK, options=("--save", "state.jsonl"))
+    assert run(cli, ["plan", "a.yaml", "--state", "state.jsonl", *options]) == Exit.USAGE
+    assert said in capsys.readouterr().err
+    assert not Path("another").exists()

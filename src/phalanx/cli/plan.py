@@ -14,6 +14,7 @@ from phalanx.cli.files import check_after, cluster_from, jobs_from, save_journal
 from phalanx.cli.map import draw
 from phalanx.cli.output import STATE, Column, Output, emit, output_option, say
 from phalanx.cli.plan_live import plan_live
+from phalanx.cli.state_file import state_option
 from phalanx.cli.when import moment
 from phalanx.cluster.device import FULL_PERMILLE, Mode, Portion
 from phalanx.engine.state.state import State
@@ -74,16 +75,30 @@ class Refused(PhalanxError):  # noqa: N818
 @click.option(
     "--save", metavar="FILE", help="With --cluster: write the state after the plan, for `phalanx why --state`."
 )
+@state_option
 @output_option
 def plan(
-    files: tuple[str, ...], cluster_path: str | None, policy: str, at: str | None, save: str | None, output: Output
+    files: tuple[str, ...],
+    cluster_path: str | None,
+    policy: str,
+    at: str | None,
+    save: str | None,
+    state_path: str | None,
+    output: Output,
 ) -> None:
     """Show where the jobs of FILE... would be placed, in the order given; submit nothing."""
     if cluster_path is None:
         if policy or save or at:
-            raise click.UsageError("--policy, --at and --save go with --cluster; the live server has its own")
-        plan_live(files, output)
+            raise click.UsageError("--policy, --at and --save go with --cluster; a server has its own")
+        if state_path is None:
+            plan_live(files, output)
+            return
+        from phalanx.cli.plan_state import plan_state
+
+        plan_state(state_path, files, output)
         return
+    if state_path is not None:
+        raise click.UsageError("--cluster is of a cluster without jobs, --state of one with those that were there")
     at_ms = moment(at, "--at")
     cluster = cluster_from(cluster_path, at_ms)
     read = [(job, path) for number, path in enumerate(files, 1) for job in jobs_from(path, number, cluster, at_ms)]

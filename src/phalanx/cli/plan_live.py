@@ -36,26 +36,31 @@ def plan_live(files: tuple[str, ...], output: Output) -> None:
         told = client.post("/plan", {"jobs": jobs})["items"]
     except Refused as refused:
         raise with_file(refused, files) from None
-    rows = [row_of(item) for item in told]
-    emit(rows, [column for column in COLUMNS if column.key != "price" or any(row["price"] for row in rows)], output)
+    show_planned(told, now_ms(), output)
     tell_of_batches(jobs, client)
 
 
-def row_of(item: dict[str, Any]) -> dict[str, Any]:
+def show_planned(told: list[dict[str, Any]], now: int, output: Output) -> None:
+    """Prints what is planned for some jobs at a moment."""
+    rows = [row_of(item, now) for item in told]
+    emit(rows, [column for column in COLUMNS if column.key != "price" or any(row["price"] for row in rows)], output)
+
+
+def row_of(item: dict[str, Any], now: int) -> dict[str, Any]:
     """What is planned for one job, for people as well."""
     others = msgspec.convert(item.get("makes_room", []), list[Other])
     return {
         **item,
         "where": where(item["nodes"]),
-        "starts": _starts(item.get("expected_start_ms"), bool(others)),
-        "leaving": leaving_words(others, now_ms()),
+        "starts": _starts(item.get("expected_start_ms"), bool(others), now),
+        "leaving": leaving_words(others, now),
         "price": (item.get("all_replicas") or {}).get("says"),
     }
 
 
-def _starts(at_ms: int | None, others_leave: bool) -> str | None:
+def _starts(at_ms: int | None, others_leave: bool, now: int) -> str | None:
     """When it starts. Jobs that must end first are told to now, and have their grace."""
     if at_ms is None:
         return None
     soon = "once they have ended" if others_leave else "now"
-    return soon if at_ms <= now_ms() + 1000 else f"in {span(at_ms - now_ms())}"
+    return soon if at_ms <= now + 1000 else f"in {span(at_ms - now)}"
