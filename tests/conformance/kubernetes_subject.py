@@ -59,10 +59,12 @@ def control_plane() -> ControlPlane:
     return plane
 
 
-def opened(data: Path, jobs: dict[str, Job], kubeconfig: str, namespace: str, image: str = IMAGE) -> KubernetesBackend:
+def opened(
+    data: Path, jobs: dict[str, Job], kubeconfig: str, namespace: str, image: str = IMAGE, pods_of_user_max: int = 1_000
+) -> KubernetesBackend:
     """The backend in a folder and a namespace."""
     yard = Yard(data)
-    settings = Settings(namespace=namespace, image=image)
+    settings = Settings(namespace=namespace, image=image, pods_of_user_max=pods_of_user_max)
     client = Client(from_kubeconfig(Path(kubeconfig), None))
     backend = KubernetesBackend(Site(client, settings, server_name(yard.backend)), yard, jobs.__getitem__, CLUSTER)
     backend.start()
@@ -82,6 +84,7 @@ class KubernetesSubject(LocalSubject):
         self.namespace = f"conformance-{secrets.token_hex(4)}"
         self.kubeconfig: Path | None = None
         """Other credentials than those of an admin."""
+        self.pods_of_user_max = 1_000
         self._plane: ControlPlane | None = None
 
     @property
@@ -122,7 +125,8 @@ class KubernetesSubject(LocalSubject):
         return ("kubernetes", str(self.plane.kubeconfig), self.namespace, self.image)
 
     def _made(self) -> KubernetesBackend:
-        return opened(self.data, self.jobs, str(self.kubeconfig or self.plane.kubeconfig), self.namespace, self.image)
+        kubeconfig = str(self.kubeconfig or self.plane.kubeconfig)
+        return opened(self.data, self.jobs, kubeconfig, self.namespace, self.image, self.pods_of_user_max)
 
     def processes(self, job: str) -> list[Process]:
         """All processes of a job, whoever their parents are."""

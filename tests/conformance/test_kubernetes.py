@@ -89,6 +89,24 @@ def test_of_a_gang_that_a_quota_refuses_no_task_runs(rig: Rig, pods: KubernetesS
     assert not (pods.data / "jobs/a/1/0.out").read_bytes()
 
 
+def test_beyond_the_pods_that_one_user_may_have_a_job_waits_and_a_larger_one_fails(pods: KubernetesSubject) -> None:
+    pods.pods_of_user_max = 2
+    rig = Rig(pods)
+    rig.run("a", Program.FOREVER, gpus=0, count=2)
+    rig.submit("b", Program.FOREVER, gpus=0)
+    rig.until(lambda: any(isinstance(event, Failed) for event in rig.seen))
+    (refused,) = (event for event in rig.seen if isinstance(event, Failed))
+    assert "has 2 pods on Kubernetes, and this job takes 1 more: expected at most 2" in refused.reason
+    assert rig.record("b").state is JobState.WAITING
+    rig.submit("c", Program.FOREVER, gpus=0, count=3)
+    assert rig.finish("c").final is JobState.FAILED
+    rig.cancel("a")
+    assert rig.finish("a").final is JobState.CANCELLED
+    rig.until(rig.is_in("b", JobState.RUNNING))
+    rig.cancel("b")
+    assert rig.finish("b").final is JobState.CANCELLED
+
+
 def test_an_image_that_is_not_there_fails_the_job_with_its_name(rig: Rig) -> None:
     answer = start(rig, image="registry.example/no-such:1")
     assert isinstance(answer, Failed)
@@ -263,3 +281,18 @@ def test_a_start_waits_for_an_api_server_that_does_not_answer(rig: Rig, pods: Ku
     assert rig.record("a").attempts == 1
     assert rig.record("b").state is JobState.RUNNING
     assert Done(ActionId(1, "a", 1, 0)) in rig.seen
+
+
+def test_an_elastic_job_keeps_its_size_until_it_starts_again(rig: Rig) -> None:
+    """No pod joins or leaves: to make room for a better one it leaves whole, and starts with what is left."""
+    rig.run("a", Program.FOREVER, gpus=1, count=(2, 8))
+    assert rig.tasks("a") == 8
+    rig.submit("b", Program.FOREVER, gpus=4, priority=100)
+    rig.until(rig.is_in("b", JobState.RUNNING))
+    rig.until(rig.is_in("a", JobState.RUNNING))
+    assert (rig.record("a").attempts, rig.tasks("a")) == (2, 4)
+    rig.cancel("b")
+    assert rig.finish("b").final is JobState.CANCELLED
+    assert (rig.record("a").attempts, rig.tasks("a"), rig.subject.living("a")) == (2, 4, 4)
+    rig.cancel("a")
+    assert rig.finish("a").final is JobState.CANCELLED

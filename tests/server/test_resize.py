@@ -10,10 +10,11 @@ from running import Server, eventually
 
 from builders import World, a_job, everything, of_roles
 from phalanx.cluster.cluster import flat
+from phalanx.engine.fold.lacks import plan_without
 from phalanx.engine.fold.snapshot import dump, load
 from phalanx.engine.turn import replay, verify
 from phalanx.protocol.action import Resize
-from phalanx.protocol.event import JobChanged
+from phalanx.protocol.event import JobChanged, JobHeld, JobReleased, JobRequeued
 from phalanx.protocol.plan import Plan
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Job
@@ -101,6 +102,19 @@ def test_a_job_of_a_fixed_size_cannot_be_resized_while_it_runs() -> None:
     world.run(a_job("f", 4))
     with pytest.raises(ValueError, match="only a pending job can be changed"):
         world.turn(JobChanged(ranged(world.job("f").job, 1, 2)))
+
+
+def test_where_nothing_that_runs_is_resized_the_way_around_it_is_told_and_works(world: World) -> None:
+    plan_without(world.state, ("resize",))
+    with pytest.raises(ValueError, match="hold and requeue the job, change it, and release it"):
+        world.turn(JobChanged(ranged(world.job("e").job, 2, 4)))
+    world.turn(JobHeld("e"))
+    world.turn(JobRequeued("e"))
+    world.done("e")
+    world.turn(JobChanged(ranged(world.job("e").job, 2, 4)))
+    world.turn(JobReleased("e"))
+    world.done("e")
+    assert (world.job("e").attempts, len(world.where("e")["n0"])) == (2, 4)
 
 
 def elastic(server: Server, least: int, most: int) -> str:

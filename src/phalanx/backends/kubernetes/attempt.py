@@ -46,6 +46,7 @@ class KubeAttempt:
     gone: set[int] = field(default_factory=set)
     until_s: dict[int, float] = field(default_factory=dict)
     over_s: float | None = None
+    user: str = ""
 
     @property
     def key(self) -> Key:
@@ -95,6 +96,7 @@ class KubeAttempt:
             "failure": self.failure,
             "verdict": self.verdict,
             "ends": {str(rank): end for rank, end in self.ends.items()},
+            "user": self.user,
         }
         write_durably(_path(self.folder), paper)
 
@@ -120,6 +122,8 @@ def read_attempt(job: str, attempt: int, folder: AttemptFolder) -> KubeAttempt |
         paper["failure"],
         paper["verdict"],
         {int(rank): end for rank, end in paper["ends"].items()},
+        # Papers of older servers name none.
+        user=paper.get("user", ""),
     )
 
 

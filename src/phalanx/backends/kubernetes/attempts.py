@@ -15,13 +15,14 @@ from phalanx.backends.kubernetes.logs import LogCollector
 from phalanx.backends.kubernetes.manifests import Manifest, Owner, pod_manifest, secret_manifest, service_manifest
 from phalanx.backends.kubernetes.nodes import Nodes
 from phalanx.backends.kubernetes.pod import TaskPod, read_pod
+from phalanx.backends.kubernetes.settings import VARIABLE
 from phalanx.backends.kubernetes.site import NamespaceError, Site, for_all, passes
 from phalanx.backends.kubernetes.tasks import gang_of, plans_of
 from phalanx.backends.live import Adopted
 from phalanx.backends.local.attempt_files import Answer, Ending, Order
 from phalanx.backends.local.endings import LOST
 from phalanx.backends.local.folder import STREAMS, AttemptFolder, new_state
-from phalanx.backends.local.orders import Yard, tasks_by_role
+from phalanx.backends.local.orders import OrderError, Yard, tasks_by_role
 from phalanx.errors import PhalanxError
 from phalanx.kube.api.errors import ApiError, UnreachableError
 from phalanx.placement.placement import Placement
@@ -39,6 +40,10 @@ LOGS_S = 15.0
 """How long the rest of what ended tasks printed is waited for."""
 
 log = logging.getLogger(__name__)
+
+
+class ManyPodsError(PhalanxError):
+    """A user has as many pods as one may; some of them end."""
 
 
 class KubeAttempts(RemoteAttempts[KubeAttempt]):
@@ -102,6 +107,7 @@ class KubeAttempts(RemoteAttempts[KubeAttempt]):
             {role: task.memory_limit_mb or task.memory_mb for role, task in tasks.items()},
             grace_ms=job.grace_ms,
             since_s=time.monotonic(),
+            user=job.user,
         )
 
     def _order(self, action: Start, job: Job) -> Order:
@@ -163,6 +169,7 @@ class KubeAttempts(RemoteAttempts[KubeAttempt]):
             if not self._claimed:
                 self.claim()
             if not attempt.created:
+                self._need_few(attempt)
                 self._create(attempt)
             for_all(lambda slot: self._site.bind(attempt.owner.pod_name(slot.rank), slot.node), attempt.slots)
             attempt.bound, attempt.since_s = True, time.monotonic()
@@ -174,7 +181,16 @@ class KubeAttempts(RemoteAttempts[KubeAttempt]):
             self._claimed = error.status != 404
             self._give_up(attempt, f"Kubernetes refused it: {error}", passes(error))
         except PhalanxError as error:
-            self._give_up(attempt, str(error), isinstance(error, NamespaceError))
+            self._give_up(attempt, str(error), isinstance(error, NamespaceError | ManyPodsError))
+
+    def _need_few(self, attempt: KubeAttempt) -> None:
+        """Refuses pods beyond what one user may have: tasks that ask for next to nothing are bounded by no node."""
+        most, wants = self._site.settings.pods_of_user_max, len(attempt.slots)
+        has = sum(len(each.slots) for each in self.live.values() if each.created and each.user == attempt.user)
+        if has + wants > most:
+            what = f"user {attempt.user} has {has} pods on Kubernetes, and this job takes {wants} more"
+            error = f"{what}: expected at most {most} at a time (pods_of_user_max in the file of {VARIABLE})"
+            raise ManyPodsError(error) if wants <= most else OrderError(error)
 
     def _create(self, attempt: KubeAttempt) -> None:
         """Creates all of an attempt. No scheduler knows its pods, so that none runs before it is bound."""

@@ -25,7 +25,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     `image` is that of jobs that name none. `host_paths` are folders of the nodes that jobs may mount; `checkpoints` is
     a claim that all attempts share. `user` is the Unix user of jobs whose account has none, by number. A node that is
-    not ready for `lost_after_s` has failed.
+    not ready for `lost_after_s` has failed. The jobs of one user have at most `pods_of_user_max` pods at a time.
     """
 
     namespace: str = "phalanx"
@@ -41,6 +41,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     user: UserId | None = None
     group: UserId | None = None
     lost_after_s: float = 300.0
+    pods_of_user_max: Annotated[int, msgspec.Meta(ge=1)] = 10_000
 
     def __post_init__(self) -> None:
         for path in self.host_paths:

@@ -90,8 +90,7 @@ def check(state: State, event: Event) -> None:
                 attempt is not None and not may_be_resized(state, attempt, record.job, job)
             ):
                 raise ValueError(
-                    f"job {job.id} {record.state.sentence}: only a pending job can be changed. Of an elastic job that "
-                    "runs, the number of replicas can be changed, with a minimum of at most what it has"
+                    f"job {job.id} {record.state.sentence}: only a pending job can be changed. {_way(state)}"
                 )
             if record.kept is not None and shape_of(job, Minds.NOTHING) != shape_of(record.job, Minds.NOTHING):
                 raise ValueError(
@@ -248,6 +247,13 @@ def takes(state: State, job: Job) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _way(state: State) -> str:
+    """How a job that runs may be changed all the same."""
+    if "resize" in state.lacks:
+        return "The backend resizes nothing that runs: hold and requeue the job, change it, and release it"
+    return "Of an elastic job that runs, the number of replicas can be changed, with a minimum of at most what it has"
 
 
 def _check_values(job: Job) -> None:
