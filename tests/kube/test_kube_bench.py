@@ -11,6 +11,7 @@ import pytest
 from kube_cluster import KubeCluster
 from phalanx.bench.kubernetes import run
 from phalanx.bench.kubernetes.contender import OURS, contenders
+from phalanx.bench.kubernetes.objects import NODES, create, node
 from phalanx.bench.row import Row
 from phalanx.kube.api.client import Client
 
@@ -19,10 +20,11 @@ pytestmark = pytest.mark.needs("kubernetes")
 
 @pytest.fixture
 def here(api: Client, cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has it use the cluster of the tests, and our scheduler alone."""
+    """Has it use the cluster of the tests, on whose nodes nothing runs, and our scheduler alone."""
 
     @contextmanager
-    def running() -> Iterator[tuple[KubeCluster, Client]]:
+    def running(nodes: int) -> Iterator[tuple[KubeCluster, Client]]:
+        create(api, NODES, (node(f"n{i}") for i in range(nodes)))
         yield cluster, api
 
     monkeypatch.setattr(run, "running", running)

@@ -330,6 +330,9 @@ BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
         "local": Part("200 jobs on this machine, beside the simulator with its delays", _mix("local")),
         "slurm": Part("the same on a Slurm of four nodes", _mix("slurm")),
         "ray": Part("the same on a Ray of four nodes", _mix("ray")),
+        "kubernetes": Part(
+            "the same as pods on four nodes that kwok runs; runs only by its name", _mix("kubernetes"), when_named=True
+        ),
     },
     "page": {
         "weight": Part("what the page weighs, compressed", _page_weight),

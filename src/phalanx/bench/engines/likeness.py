@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
 
+from phalanx.bench.engines.kubernetes_site import Kubernetes
 from phalanx.bench.engines.measured import (
     durations_of,
     kendall_tau,
@@ -93,14 +94,21 @@ def site(engine: str, folder: Path, tell: Tell) -> Iterator[tuple[list[str], Map
     if engine == "local":
         yield ["--backend", "local", "--nodes", str(NODES), "--gpus", str(GPUS), "--simulate"], os.environ
         return
-    if engine == "slurm":
-        need_slurm(tell)
-    made = Slurm(folder, NODES, GPUS) if engine == "slurm" else Ray(NODES, GPUS)
+    made = _engine_of_ones_own(engine, folder, tell)
     try:
         made.start()
         yield ["--backend", engine], made.environment
     finally:
         made.stop()
+
+
+def _engine_of_ones_own(engine: str, folder: Path, tell: Tell) -> Slurm | Ray | Kubernetes:
+    if engine == "kubernetes":
+        return Kubernetes(folder, NODES, GPUS)
+    if engine == "ray":
+        return Ray(NODES, GPUS)
+    need_slurm(tell)
+    return Slurm(folder, NODES, GPUS)
 
 
 def _submit(server: LiveServer, jobs: tuple[MixJob, ...]) -> None:

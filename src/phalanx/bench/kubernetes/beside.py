@@ -14,8 +14,8 @@ from statistics import fmean
 
 from phalanx.bench.kubernetes.bindings import Bindings, watching
 from phalanx.bench.kubernetes.contender import OURS, PLAIN, scheduling
-from phalanx.bench.kubernetes.control_plane import ControlPlane, programs
-from phalanx.bench.kubernetes.objects import GROUPS, NODES, PODS, clear, create, group, node, pod
+from phalanx.bench.kubernetes.objects import GROUPS, PODS, clear, create, group, pod
+from phalanx.bench.kubernetes.run import running
 from phalanx.bench.row import Row, Tell, row
 from phalanx.kube.api.client import Client
 from phalanx.kube.shadow.history import history_of
@@ -140,22 +140,15 @@ def shadow(is_quick: bool, tell: Tell) -> list[Row]:
     length_s = WEEK_S * count / GANGS
     arrivals = week(count, length_s)
     within_s = length_s + REST_S
-    with tempfile.TemporaryDirectory(prefix="phalanx-bench-kube-") as folder:
-        plane = ControlPlane(Path(folder), programs())
-        try:
-            plane.start()
-            with plane.client() as api:
-                create(api, NODES, (node(f"n{i:02}") for i in range(machines)))
-                tell(f"shadow: {count} gangs on {machines} nodes in {length_s:g} s: {PLAIN.title}")
-                with recording(api, Path(folder)), scheduling(plane, PLAIN):
-                    theirs = play(api, PLAIN.scheduler, arrivals, within_s)
-                report = report_of(history_of(entries_in(Path(folder))), POLICY)
-                clear(api, PODS, GROUPS)
-                tell("shadow: the same under phalanx")
-                with scheduling(plane, OURS):
-                    ours = play(api, OURS.scheduler, arrivals, within_s)
-        finally:
-            plane.stop()
+    with tempfile.TemporaryDirectory(prefix="phalanx-bench-shadow-") as folder, running(machines) as (plane, api):
+        tell(f"shadow: {count} gangs on {machines} nodes in {length_s:g} s: {PLAIN.title}")
+        with recording(api, Path(folder)), scheduling(plane, PLAIN):
+            theirs = play(api, PLAIN.scheduler, arrivals, within_s)
+        report = report_of(history_of(entries_in(Path(folder))), POLICY)
+        clear(api, PODS, GROUPS)
+        tell("shadow: the same under phalanx")
+        with scheduling(plane, OURS):
+            ours = play(api, OURS.scheduler, arrivals, within_s)
     return _rows(f"shadow: {count} gangs on {machines} nodes", theirs, predicted(report), ours)
 
 

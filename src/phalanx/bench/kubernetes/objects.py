@@ -25,15 +25,17 @@ class Existing(Wire, frozen=True):
     items: list[Stored] | None = None
 
 
-def node(name: str) -> Manifest:
-    """A node of 8 GPUs that is ready."""
-    has = {"cpu": "64", "memory": "512Gi", "pods": "110", GPU: "8"}
+def node(name: str, gpus: int = 8, port: int = 0) -> Manifest:
+    """A node with GPUs that is ready. With a port, that is where its kubelet answers on this machine."""
+    has = {"cpu": "64", "memory": "512Gi", "pods": "110", GPU: str(gpus)}
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+    address = {"type": "InternalIP", "address": "127.0.0.1"}
+    reached = {"addresses": [address], "daemonEndpoints": {"kubeletEndpoint": {"Port": port}}} if port else {}
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name},
-        "status": {"capacity": has, "allocatable": has, "conditions": [ready]},
+        "status": {"capacity": has, "allocatable": has, "conditions": [ready], **reached},
     }
 
 

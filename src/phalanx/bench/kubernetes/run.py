@@ -19,7 +19,8 @@ from phalanx.bench.kubernetes.contender import (
     scheduling_by_the_clock,
 )
 from phalanx.bench.kubernetes.control_plane import ControlPlane, programs
-from phalanx.bench.kubernetes.objects import GROUPS, NODES, PODS, Manifest, clear, create, group, node, pod
+from phalanx.bench.kubernetes.kwok import LISTS_IN_PAGES, NodesOfKwok, nodes_of_kwok
+from phalanx.bench.kubernetes.objects import GROUPS, PODS, Manifest, clear, create, group, pod
 from phalanx.bench.kubernetes.turn import turn_s
 from phalanx.bench.row import Row, Tell, quantile, row
 from phalanx.kube.api.client import Client
@@ -48,14 +49,18 @@ FULL = Size(1000, (100, 8), (1000, 1), 1000, 3.0, 30, 100, 5000, 512, 300.0)
 QUICK = Size(4, (2, 1), (4, 1), 4, 3.0, 1, 2, 20, 4, 60.0)
 
 
+STARTS_WITHIN_S = 540.0
+"""How long thousands of nodes may take to get their first leases."""
+
+
 @contextmanager
-def running(*options: str) -> Iterator[tuple[ControlPlane, Client]]:
-    """A control plane for some measurements, with options of its API server, and a client of it."""
+def running(nodes: int) -> Iterator[tuple[ControlPlane, Client]]:
+    """A control plane for some measurements, with so many nodes that kwok runs, and a client of it."""
     with tempfile.TemporaryDirectory(prefix="phalanx-bench-kube-") as folder:
-        plane = ControlPlane(Path(folder), programs(), options=options)
+        plane = ControlPlane(Path(folder), programs(), options=(LISTS_IN_PAGES,))
         try:
             plane.start()
-            with plane.client() as api:
+            with plane.client() as api, nodes_of_kwok(plane, api, NodesOfKwok(nodes), STARTS_WITHIN_S):
                 yield plane, api
         finally:
             plane.stop()
@@ -74,8 +79,7 @@ def backlog(size: Size, tell: Tell) -> list[Row]:
 def _rates(size: Size, gangs: int, gpus: int, tell: Tell) -> list[Row]:
     what = f"drain: {size.nodes} nodes, {gangs} gangs of {GANG} pods of {gpus} GPUs"
     rates: dict[str, float | None] = {}
-    with running() as (plane, api):
-        create(api, NODES, (node(f"n{i:05}") for i in range(size.nodes)))
+    with running(size.nodes) as (plane, api):
         for contender in contenders(plane):
             tell(f"{what}: {contender.title}")
             rate = rates[contender.title] = _drained(plane, api, contender, gangs, gpus, size.within_s)
@@ -105,8 +109,7 @@ def share(size: Size, tell: Tell) -> list[Row]:
     """What part of the processor time of ours goes to HTTP, to JSON and to turns while it drains the same gangs."""
     gangs, gpus = size.drained
     what = f"share: {size.nodes} nodes, {gangs} gangs of {GANG} pods of {gpus} GPUs"
-    with running() as (plane, api):
-        create(api, NODES, (node(f"n{i:05}") for i in range(size.nodes)))
+    with running(size.nodes) as (plane, api):
         tell(what)
         _create_gangs(api, OURS, [f"g{i}" for i in range(gangs)], gpus)
         with watching(api) as bindings:
@@ -127,8 +130,7 @@ def share(size: Size, tell: Tell) -> list[Row]:
 def latency(size: Size, tell: Tell) -> list[Row]:
     """Gangs come one after the other: how long from when the last pod of one was created until all are bound."""
     rows = []
-    with running() as (plane, api):
-        create(api, NODES, (node(f"n{i:05}") for i in range(size.rate_nodes)))
+    with running(size.rate_nodes) as (plane, api):
         for contender in contenders(plane):
             tell(f"latency: {size.gangs_s:g} gangs a second: {contender.title}")
             taken = _latencies(plane, api, contender, size)
@@ -162,8 +164,7 @@ def _latencies(plane: ControlPlane, api: Client, contender: Contender, size: Siz
 def crowded(size: Size, tell: Tell) -> list[Row]:
     """Gangs that ask for 120 % of the GPUs, their pods in turns: how many are bound in part, and what is unused."""
     rows = []
-    with running() as (plane, api):
-        create(api, NODES, (node(f"n{i:05}") for i in range(size.crowded_nodes)))
+    with running(size.crowded_nodes) as (plane, api):
         gangs = -(-size.crowded_nodes * 12 // 10)
         for contender in contenders(plane):
             tell(f"crowded: {gangs} gangs for {size.crowded_nodes} nodes: {contender.title}")
@@ -185,9 +186,8 @@ def crowded(size: Size, tell: Tell) -> list[Row]:
 
 def large(size: Size, tell: Tell) -> list[Row]:
     """Many nodes: from the start of the process until it schedules, its memory, and a gang on many of them."""
-    with running() as (plane, api):
+    with running(size.large_nodes) as (plane, api):
         tell(f"large: {size.large_nodes} nodes")
-        create(api, NODES, (node(f"n{i:05}") for i in range(size.large_nodes)))
         with watching(api) as bindings, scheduling(plane, OURS) as (pid, ready_s):
             memory_mb = _resident_mb(pid)
             tell(f"large: a gang of {size.large_gang} pods")
