@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+from builders import World, a_job
+from phalanx.cluster.cluster import flat
+from phalanx.protocol.event import Done
 from phalanx.server.planner.course import STEPS_MAX, Course
+from phalanx.server.planner.future import Future
 
 
 def state_at(now: int, held: int, pending: int) -> Any:
@@ -23,6 +28,23 @@ def test_a_short_future_is_told_second_by_second_and_as_it_was_in_between() -> N
         "gpus_held": [4, 4, 4, 2],
         "jobs_pending": [2, 2, 2, 0],
     }
+
+
+def test_of_the_turns_of_one_moment_the_last_counts() -> None:
+    course = Course(state_at(0, 0, 0))
+    for now, held in ((0, 24), (0, 16), (400, 8), (2_000, 16), (2_000, 4)):
+        course.look(state_at(now, held, 0))
+    assert course.told()["gpus_held"] == [16, 16, 4]
+
+
+def test_what_ran_on_a_node_that_fails_holds_none_of_its_gpus_from_the_first_step_on() -> None:
+    world = World(flat(3, 8))
+    world.submit(*(replace(a_job(f"j{number}", 8), duration_ms=3_600_000) for number in range(3)))
+    world.turn(*(Done(action) for action in list(world.asked)))
+    future = Future(world.state)
+    future.fail("n0")
+    told = future.outcome()
+    assert (told["gpus_held"][0], told["jobs_pending"][0]) == (16, 1)
 
 
 def test_a_long_future_has_longer_steps_and_no_more_of_them() -> None:

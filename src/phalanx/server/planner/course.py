@@ -16,13 +16,16 @@ class Course:
     def __init__(self, state: State) -> None:
         self._began_ms = state.now
         self._step_ms = FIRST_STEP_MS
-        self._due_ms = state.now
+        self._due_ms = self._looked_ms = state.now
         self._seen: dict[int, tuple[int, int]] = {}
 
     def look(self, state: State) -> None:
-        """Notes down how it is, unless that was done within the same step."""
-        if state.now < self._due_ms:
+        """Notes down how it is, unless that was done at an earlier moment of the same step. Several turns may be of one
+        moment, as where a stop is answered at once: the last of them counts.
+        """
+        if state.now < self._due_ms and state.now != self._looked_ms:
             return
+        self._looked_ms = state.now
         step = (state.now - self._began_ms) // self._step_ms
         while step >= STEPS_MAX:
             self._join()
