@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from running import Server
+from running import Server, eventually
 
 from phalanx.cli.main import cli, run
 
@@ -98,6 +98,26 @@ def test_what_came_later_is_not_there(server: Server, then: Then) -> None:
     records = server.client.get("/journal", params={"at": then.at_ms, "limit": 500}).json()["items"]
     assert max(each["now_ms"] for each in records) <= then.at_ms
     assert {each["job"] for each in server.client.get("/journal", params={"limit": 500}).json()["items"]} >= {"4"}
+
+
+def test_maintenance_windows_are_those_of_the_moment_past_and_planned(server: Server, then: Then) -> None:
+    begun = {"name": "fans", "nodes": ["n2"], "start": "2026-01-03T00:00Z", "for": "2h"}
+    planned = {"name": "cooling", "nodes": ["n1"], "start": "2040-01-03T00:00Z", "for": "2h"}
+    moved = {**planned, "start": "2041-01-03T00:00Z"}
+    moments = []
+    for windows in ([begun, planned], [planned], [moved], []):
+        server.client.put("/cluster", json={"maintenance": windows}).raise_for_status()
+        moments.append(int(time.time() * 1000))
+        eventually(lambda: int(time.time() * 1000) > moments[-1] + 20)
+
+    def told(at_ms: int | None) -> list[tuple[str, str]]:
+        asked = {"since": 0, **({} if at_ms is None else {"at": at_ms})}
+        found = server.client.get("/timeline", params=asked, timeout=90).raise_for_status().json()["maintenance"]
+        return [(each["name"], time.strftime("%Y", time.gmtime(each["start_ms"] / 1000))) for each in found]
+
+    fans, cooling, later = ("fans", "2026"), ("cooling", "2040"), ("cooling", "2041")
+    assert [told(at_ms) for at_ms in moments] == [[fans, cooling], [fans, cooling], [fans, later], [fans]]
+    assert told(None) == [fans]
 
 
 def test_a_moment_before_the_first_record_or_still_to_come_is_refused(server: Server, then: Then) -> None:
