@@ -214,6 +214,12 @@ def _page_asked(quick: bool, tell: Tell) -> list[Row]:
     return run.asked(run.QUICK if quick else run.FULL, tell)
 
 
+def _page_past(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench.page import run
+
+    return run.looked_back(run.QUICK if quick else run.FULL, tell)
+
+
 def _page_hour(quick: bool, tell: Tell) -> list[Row]:
     from phalanx.bench.page import run
 
@@ -339,7 +345,10 @@ BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
         "speed": Part("views, filters, news and the map in Chromium: 10,000 GPUs, 20,000 jobs", _page_speed),
         "memory": Part("memory of open tabs under 100 events a second, for five minutes", _page_memory),
         "asked": Part("why one of 20,000 pending jobs waits, and when that is known", _page_asked),
-        "hour": Part("the same for an hour; runs only by its name", _page_hour, when_named=True),
+        "past": Part(
+            "moments and timeline of a long journal of 20,000 jobs; runs only by its name", _page_past, when_named=True
+        ),
+        "hour": Part("`memory` for an hour; runs only by its name", _page_hour, when_named=True),
     },
     "policies": {
         "cost": Part("CPU time of an event under every policy, on the same trace, with solvers apart", _policies),

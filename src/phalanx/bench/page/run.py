@@ -13,6 +13,7 @@ from phalanx.bench.page.browser import Browser
 from phalanx.bench.page.listing import filtering, news
 from phalanx.bench.page.memory import flat
 from phalanx.bench.page.pan import panning
+from phalanx.bench.page.past import Run, past
 from phalanx.bench.page.site import Size, site
 from phalanx.bench.page.views import first_views
 from phalanx.bench.row import Row, Tell
@@ -23,16 +24,20 @@ HOUR_S = 3_600.0
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How large the site is, how often each thing is done, and how long the map is dragged and events come."""
+    """How large the site is, how often each thing is done, how long things are dragged and events come, and the run
+    that is looked back at.
+    """
 
     site: Size
     times: int
     pan_s: float
     events_s: float
+    past: Run
 
 
-FULL = Scale(Size(gpus=10_000, finished=10_000, active=10_000), times=20, pan_s=10.0, events_s=300.0)
-QUICK = Scale(Size(gpus=64, finished=20, active=300), times=2, pan_s=0.5, events_s=3.0)
+LONG_PAST, SHORT_PAST = Run(nodes=1_250, jobs=20_000, failures=400), Run(nodes=8, jobs=40, failures=1)
+FULL = Scale(Size(gpus=10_000, finished=10_000, active=10_000), times=20, pan_s=10.0, events_s=300.0, past=LONG_PAST)
+QUICK = Scale(Size(gpus=64, finished=20, active=300), times=2, pan_s=0.5, events_s=3.0, past=SHORT_PAST)
 
 
 def speed(scale: Scale, tell: Tell) -> list[Row]:
@@ -62,6 +67,11 @@ def asked(scale: Scale, tell: Tell) -> list[Row]:
     size = scale.site
     with site(Size(size.gpus, 0, 0), tell) as server:
         return asking(server, size.jobs, scale.times, tell)
+
+
+def looked_back(scale: Scale, tell: Tell) -> list[Row]:
+    """Moments and the timeline of a long journal."""
+    return past(scale.past, scale.times, scale.pan_s, tell)
 
 
 @contextmanager
