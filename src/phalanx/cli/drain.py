@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from typing import Any
 from urllib.parse import quote
 
 import click
@@ -13,14 +15,24 @@ from phalanx.cli.when import clock, moment, now_ms
 
 LOOK_S = 1.0
 
+gpus_option = click.option(
+    "--gpu", "gpus", multiple=True, type=click.IntRange(0), metavar="N", help="Only this GPU; may be repeated."
+)
+
 
 @click.command()
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE...", shell_complete=node_names)
+@gpus_option
 @click.option("--reason", default="", help="Reason, shown by `nodes`.")
 @click.option("--evict", is_flag=True, help="Requeue the jobs that run there: they start on other nodes.")
 @click.option("--by", metavar="TIME", help="With --evict: when jobs are requeued, such as +30m. They may end before.")
-def drain(nodes: tuple[str, ...], reason: str, evict: bool, by: str | None) -> None:
-    """Drain the nodes NODE...: they take no new work. Running jobs continue unless they are evicted."""
+def drain(nodes: tuple[str, ...], gpus: tuple[int, ...], reason: str, evict: bool, by: str | None) -> None:
+    """Drain the nodes NODE...: they take no new work. Running jobs continue unless they are evicted.
+
+    With --gpu, only these GPUs take no new work, and their node goes on with the rest.
+    """
+    if evict and gpus:
+        raise click.UsageError("--evict is for whole nodes: requeue the jobs on a GPU with `phalanx requeue`")
     if by is not None and not evict:
         raise click.UsageError("--by says when jobs are evicted: add --evict")
     by_ms = moment(by, "--by")
@@ -28,10 +40,14 @@ def drain(nodes: tuple[str, ...], reason: str, evict: bool, by: str | None) -> N
         raise click.UsageError(f"--by {by}: expected a time to come, such as +30m or 2030-01-31T08:00Z")
     client = connect()
     for node in nodes:
-        changed = client.post(f"{_path(node)}:drain", {"reason": reason})
-        click.echo(f"{node}: {changed['health']}", err=True)
+        drain_node(client, node, gpus, reason)
     if evict:
         _evict(client, nodes, by_ms)
+
+
+def drain_node(client: Client, node: str, gpus: Sequence[int], reason: str) -> None:
+    """Drains a node, or only these GPUs of it, and says how it stands then."""
+    _say(client.post(f"{_path(node)}:drain", {"reason": reason, "gpus": list(gpus)}))
 
 
 def _evict(client: Client, nodes: tuple[str, ...], by_ms: int) -> None:
@@ -64,9 +80,14 @@ def _path(node: str) -> str:
 
 @click.command()
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE...", shell_complete=node_names)
-def undrain(nodes: tuple[str, ...]) -> None:
-    """Return the nodes NODE... to service."""
+@gpus_option
+def undrain(nodes: tuple[str, ...], gpus: tuple[int, ...]) -> None:
+    """Return the nodes NODE... to service, or with --gpu these GPUs of them."""
     client = connect()
     for node in nodes:
-        changed = client.post(f"{_path(node)}:undrain")
-        click.echo(f"{node}: {changed['health']}", err=True)
+        _say(client.post(f"{_path(node)}:undrain", {"gpus": list(gpus)}))
+
+
+def _say(node: dict[str, Any]) -> None:
+    out = ", ".join(f"GPU {each['gpu']} {each['health']}" for each in node.get("gpus_out") or ())
+    click.echo(f"{node['name']}: {node['health']}{f', {out}' if out else ''}", err=True)

@@ -13,12 +13,14 @@ from phalanx.cli.state_file import state_option
 from phalanx.cli.watch import shown, watch_option
 
 REASON = Column("reason")
+OUT = Column("out", "GPUS OUT")
 COLUMNS = (
     Column("name", least=16),
     Column("health"),
     Column("gpu_type"),
     Column("gpus"),
     Column("gpus_used", "USED"),
+    OUT,
     Column("jobs", least=8),
     REASON,
     Column("cpus", wide=True),
@@ -55,18 +57,19 @@ def _saved(path: str, health: str | None) -> list[dict[str, Any]]:
 
 
 def _show(rows: list[dict[str, Any]], output: Output) -> None:
-    """Why a node is as it is has a column only where there is something to say."""
+    """Why a node is as it is, and which of its GPUs are out, have columns only where there is something to say."""
     banner = banner_of(sum(bool(row.get("simulated")) for row in rows))
     if banner and output in ("table", "wide"):
         say(banner, err=True)
-    said = any(row.get("reason") for row in rows)
-    emit(rows, [column for column in COLUMNS if said or column is not REASON], output)
+    silent = [column for column in (REASON, OUT) if not any(row.get(column.key) for row in rows)]
+    emit(rows, [column for column in COLUMNS if column not in silent], output)
 
 
 def _row(node: dict[str, Any]) -> dict[str, Any]:
     labels = node.get("labels") or {}
     return {
         **node,
+        "out": ", ".join(f"{each['gpu']} {each['health']}" for each in node.get("gpus_out") or ()),
         "cpus": (node.get("cpus_milli") or 0) / 1000,
         "memory_gb": (node.get("memory_mb") or 0) / 1024,
         "where": "/".join(node.get("path") or ()),

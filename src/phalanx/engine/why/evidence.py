@@ -335,17 +335,30 @@ def repairable(state: State, record: JobRecord) -> tuple[str, ...]:
 
 
 def unhealthy(state: State, record: JobRecord) -> tuple[tuple[str, str], ...]:
-    """Nodes the job could use if they were healthy, and what is wrong with them."""
-    health = state.capacity.health
+    """Nodes the job could use, or use more of, if they were healthy, and what is wrong with them."""
+    health, without = state.capacity.health, state.capacity.unhealthy
     return tuple(
         (state.topology.nodes[node].name, _ailment(state, node))
         for node in members(_eligible(state, record))
-        if health[node] is not Health.HEALTHY
+        if health[node] is not Health.HEALTHY or without[node]
     )
 
 
 def _ailment(state: State, node: int) -> str:
-    return "in maintenance" if state.topology.nodes[node].name in state.closed else state.capacity.health[node].value
+    if state.topology.nodes[node].name in state.closed:
+        return "in maintenance"
+    health = state.capacity.health[node]
+    return health.value if health is not Health.HEALTHY else _devices_out(state, node)
+
+
+def _devices_out(state: State, node: int) -> str:
+    """What is wrong with single GPUs of a node that is well itself."""
+    by_health: dict[str, list[str]] = {}
+    for device in members(state.capacity.unhealthy[node]):
+        by_health.setdefault(state.capacity.device_health[node, device].value, []).append(str(device))
+    return "; ".join(
+        f"GPU{'s' if len(devices) > 1 else ''} {', '.join(devices)} {health}" for health, devices in by_health.items()
+    )
 
 
 def _eligible(state: State, record: JobRecord) -> int:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from copy import copy, deepcopy
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from types import TracebackType
 from typing import Any
 
+from phalanx.cluster.bits import members
 from phalanx.cluster.cluster import Cluster, Health
 from phalanx.engine.decide.cycle import decide
 from phalanx.engine.fold import maintenance
@@ -29,6 +31,7 @@ from phalanx.protocol.action import Resize, Stop
 from phalanx.protocol.event import (
     AttemptEnded,
     ClusterChanged,
+    DeviceHealthChanged,
     Event,
     JobChanged,
     JobReleased,
@@ -253,7 +256,13 @@ class Supposition:
         capacity.set_health(node, Health.HEALTHY)
         self.state.reservations_stale = True
         self._undo.append(lambda: capacity.set_health(node, health))
-        self._tell(NodeHealthChanged(self.state.topology.nodes[node].name, Health.HEALTHY))
+        name = self.state.topology.nodes[node].name
+        self._tell(NodeHealthChanged(name, Health.HEALTHY))
+        for device in members(capacity.unhealthy[node]):
+            was = capacity.device_health[node, device]
+            capacity.set_device_health(node, device, Health.HEALTHY)
+            self._undo.append(partial(capacity.set_device_health, node, device, was))
+            self._tell(DeviceHealthChanged(name, device, Health.HEALTHY))
 
     def _end(self, job: str, number: int) -> None:
         """As if an attempt had ended well: its devices are free, and jobs that wait for its job may come."""

@@ -1,4 +1,5 @@
-"""Checks of this machine before a job starts or between jobs: its disk, clock, kernel log and GPUs.
+"""Checks of this machine before a job starts or between jobs: its disk, clock, kernel log and GPUs, and what others
+that watch it say.
 
 Each runs in a process of its own, so that one that hangs, as a broken GPU or disk makes it, is told and not waited for.
 """
@@ -6,7 +7,6 @@ Each runs in a process of its own, so that one that hangs, as a broken GPU or di
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import signal
 import subprocess
@@ -20,7 +20,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from phalanx.faults.health import devices
+import msgspec
+
+from phalanx.faults.health import devices, nvrx
+from phalanx.faults.health.signals import HOT_C, Finding, UnreadableError, dcgm_findings, node_problems, text_at
 from phalanx.faults.taxonomy.xid import XIDS, xid_of_line
 
 OK, FAILED, SKIPPED, HUNG = "ok", "failed", "skipped", "hung"
@@ -28,8 +31,10 @@ DISK_MB = 64
 CLOCK_S = 0.2
 CLOCK_OFF_S = 0.05
 YEAR_2024_S = 1_704_067_200
-HOT_C = 95
 KILL_S = 5.0
+NVRX_S = 600.0
+"""Longer than any of these services takes: how long all checks may take is said to `run_checks`."""
+
 LEAST_S = 1.0
 """One that has answered already is heard also when another has used up all the time."""
 
@@ -41,6 +46,8 @@ class Result:
     check: str
     state: str
     told: str
+    gpus: tuple[int, ...] = ()
+    """The GPUs that are to blame; none: the machine as a whole."""
 
 
 def disk(folder: str) -> Result:
@@ -111,12 +118,12 @@ def gpus(_: str) -> Result:
         return Result("gpus", FAILED, str(error))
     try:
         count = pynvml.nvmlDeviceGetCount()
-        bad = [f"GPU {number}: {told}" for number in range(count) for told in _wrong_with(pynvml, number)]
+        bad = [Finding(told, number) for number in range(count) for told in _wrong_with(pynvml, number)]
     except pynvml.NVMLError as error:
         return Result("gpus", FAILED, str(error))
     finally:
         pynvml.nvmlShutdown()
-    return Result("gpus", FAILED, "; ".join(bad)) if bad else Result("gpus", OK, f"{count} GPUs")
+    return _of_findings("gpus", bad, f"{count} GPUs")
 
 
 def _wrong_with(pynvml: Any, number: int) -> Iterator[str]:
@@ -143,6 +150,45 @@ def _asked(pynvml: Any, question: Callable[[], Any]) -> Any:
         if "Not Supported" in str(error):
             return None
         raise
+
+
+def dcgm(source: str) -> Result:
+    """What dcgm-exporter tells of the GPUs."""
+    return _of_signals("dcgm", source, dcgm_findings)
+
+
+def node_problem(source: str) -> Result:
+    """What node-problem-detector tells of the node."""
+    return _of_signals("node-problems", source, node_problems)
+
+
+def _of_signals(name: str, source: str, read: Callable[[str, str], Iterator[Finding]]) -> Result:
+    try:
+        return _of_findings(name, list(read(text_at(source), source)), "nothing wrong")
+    except UnreadableError as error:
+        return Result(name, FAILED, str(error))
+
+
+def _of_findings(name: str, bad: Sequence[Finding], well: str) -> Result:
+    if not bad:
+        return Result(name, OK, well)
+    told = "; ".join(each.told if each.gpu is None else f"GPU {each.gpu}: {each.told}" for each in bad)
+    gpus = sorted({each.gpu for each in bad if each.gpu is not None})
+    return Result(name, FAILED, told, tuple(gpus) if all(each.gpu is not None for each in bad) else ())
+
+
+def nvrx_service(socket: str) -> Result:
+    """What the node check of NVRx comes to."""
+    try:
+        answer = nvrx.ask(socket, NVRX_S)
+    except ImportError:
+        return Result("nvrx", SKIPPED, "grpcio is not installed")
+    except nvrx.NoAnswerError as error:
+        return Result("nvrx", FAILED, str(error))
+    if answer.is_well:
+        return Result("nvrx", OK, "nothing wrong")
+    counted = f"{answer.failures} checks failed" if answer.failures else f"its checks ended with {answer.exit_code}"
+    return Result("nvrx", FAILED, f"{counted}{f': {answer.error}' if answer.error else ''}")
 
 
 def gpu_memory(_: str) -> Result:
@@ -172,6 +218,9 @@ CHECKS: dict[str, Callable[[str], Result]] = {
     "clock": clock,
     "kernel-log": kernel_log,
     "gpus": gpus,
+    "dcgm": dcgm,
+    "node-problems": node_problem,
+    "nvrx": nvrx_service,
     "gpu-memory": gpu_memory,
     "links": links,
 }
@@ -188,8 +237,8 @@ def run_checks(asked: Sequence[tuple[str, str]], timeout_s: float) -> Iterator[R
             yield _hung(name, process, timeout_s)
             continue
         try:
-            yield Result(**json.loads(printed))
-        except (ValueError, TypeError):
+            yield msgspec.json.decode(printed, type=Result)
+        except msgspec.MsgspecError:
             yield Result(name, FAILED, f"the check itself ended with {process.returncode}")
 
 
@@ -214,5 +263,4 @@ def _hung(name: str, process: subprocess.Popen[str], timeout_s: float) -> Result
 
 
 if __name__ == "__main__":
-    found = CHECKS[sys.argv[1]](sys.argv[2])
-    sys.stdout.write(json.dumps({"check": found.check, "state": found.state, "told": found.told}))
+    sys.stdout.buffer.write(msgspec.json.encode(CHECKS[sys.argv[1]](sys.argv[2])))

@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from phalanx.cluster.formats.limits import GPUS_PER_NODE_MAX
 from phalanx.server.secrets.folder import VALUE_BYTES_MAX
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
@@ -113,11 +114,27 @@ class ProgressBody(Body):
     )
 
 
-class DrainBody(Body):
-    """Why a node is drained."""
+Gpus = Annotated[
+    list[Annotated[StrictInt, Field(ge=0)]],
+    Field(
+        max_length=GPUS_PER_NODE_MAX, description="Only these GPUs of the node, by their numbers. Default: the node."
+    ),
+]
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"reason": "new fan"}})
+
+class DrainBody(Body):
+    """Why a node, or a part of its GPUs, is drained."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"reason": "new fan", "gpus": [3]}})
     reason: Text = ""
+    gpus: Gpus = []
+
+
+class UndrainBody(Body):
+    """What takes work again."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"gpus": [3]}})
+    gpus: Gpus = []
 
 
 class PolicyBody(Body):

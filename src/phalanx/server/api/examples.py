@@ -36,6 +36,7 @@ _NODE = {
     "reason": "",
     "gpus": 8,
     "gpus_used": 8,
+    "gpus_out": [{"gpu": 3, "health": "suspect"}],
     "gpu_type": "H100",
     "gpu_memory_gb": 80.0,
     "cpus_milli": 96_000,

@@ -104,8 +104,9 @@ def described(body: Mutation, done: Any) -> tuple[str, str]:
             return array or jobs[0], words_of(body)
         case RunBeside(job=job, rank=rank, command=command):
             return job, f"task {rank}{': ' if command else ''}{' '.join(command)}"
-        case ChangeNode(node=node, reason=reason):
-            return node, reason
+        case ChangeNode(node=node, reason=reason, gpus=gpus):
+            only = f"GPU {', '.join(map(str, gpus))}" if gpus else ""
+            return node, ": ".join(filter(None, (only, reason)))
         case ChangeCluster(cluster=cluster):
             return cluster.name, f"{len(cluster.nodes)} nodes, {len(cluster.queues)} queues, {cluster.policy}"
         case ChangeSettings(settings=settings):

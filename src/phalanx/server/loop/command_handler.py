@@ -13,15 +13,11 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, delete, insert, select
 
-from phalanx.advice.registry import adviser
-from phalanx.cluster.cluster import Health
 from phalanx.engine.fold.check import check, check_labels
 from phalanx.engine.state.errors import UnknownJobError
 from phalanx.engine.state.records import JobRecord, Phase
 from phalanx.engine.state.state import State
 from phalanx.engine.turn import record
-from phalanx.errors import PhalanxError
-from phalanx.policy.registry import policy as policy_named
 from phalanx.protocol.event import (
     JobCancelled,
     JobChanged,
@@ -29,7 +25,6 @@ from phalanx.protocol.event import (
     JobReleased,
     JobRequeued,
     JobSubmitted,
-    NodeHealthChanged,
     PolicyChanged,
     Progress,
 )
@@ -39,7 +34,9 @@ from phalanx.server.accounts.roles import Role
 from phalanx.server.cluster.difference import changes_of, need_known, present_cluster
 from phalanx.server.cluster.priorities import need_priority
 from phalanx.server.cluster.queue_edition import edition
+from phalanx.server.cluster.solver import need_adviser
 from phalanx.server.fresh import fresh_item
+from phalanx.server.health.said import events_of
 from phalanx.server.loop.admission import Admission
 from phalanx.server.loop.audited import described, verb_of
 from phalanx.server.loop.journal_writer import JournalWriter
@@ -379,8 +376,10 @@ class CommandHandler:
     def _change_node(self, body: ChangeNode) -> Any:
         if body.node not in self._state.topology.number:
             raise Refusal("not_found", f"there is no node {body.node!r}")
-        event = NodeHealthChanged(body.node, Health(body.health), body.reason)
-        record(self._state, self._journal, event, self._now)
+        for event in events_of(body):
+            self._check(event)
+        for event in events_of(body):
+            record(self._state, self._journal, event, self._now)
         return {"name": body.node}
 
     @_do.register
@@ -396,7 +395,7 @@ class CommandHandler:
             events = changes_of(self._state, body.cluster)
         except ValueError as error:
             raise Refusal("conflict", str(error)) from None
-        self._need_adviser(body.cluster.policy)
+        need_adviser(body.cluster.policy)
         for event in events:
             record(self._state, self._journal, event, self._now)
         return {"changed": [type(event).__name__ for event in events]}
@@ -409,7 +408,7 @@ class CommandHandler:
         except ValueError as error:
             raise Refusal("invalid", str(error)) from None
         self._check(event)
-        self._need_adviser(body.policy)
+        need_adviser(body.policy)
         record(self._state, self._journal, event, self._now)
         return {"policy": self._state.policy.spec, "placement": body.placement or self._book.placement}
 
@@ -470,15 +469,6 @@ class CommandHandler:
         assert self._connection is not None
         assert self._secrets is not None, "this office keeps no secrets"
         return keeper.change(self._connection, self._secrets, body, self._now)
-
-    def _need_adviser(self, policy: str) -> None:
-        """A policy that asks a solver which is not here could not decide."""
-        try:
-            name = policy_named(policy).adviser
-            if name:
-                adviser(name)
-        except PhalanxError as error:
-            raise Refusal("conflict", f"policy {policy}: {error}") from None
 
     def _job(self, job: str) -> JobRecord:
         try:

@@ -116,11 +116,12 @@ class ReportProgress(msgspec.Struct, frozen=True, tag=True):
 
 
 class ChangeNode(msgspec.Struct, frozen=True, tag=True):
-    """Drain a node, or let it take work again."""
+    """Drain a node, or let it take work again; or only these GPUs of it, if any are said."""
 
     node: str
     health: str
     reason: str = ""
+    gpus: tuple[int, ...] = ()
 
 
 class ChangeCluster(msgspec.Struct, frozen=True, tag=True):

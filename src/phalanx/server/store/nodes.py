@@ -9,6 +9,7 @@ import msgspec
 from sqlalchemy import Connection, Row, func, select
 
 from phalanx.server.store.tables import jobs, nodes
+from phalanx.server.view.devices import devices_of, out_of_service
 from phalanx.server.view.lists import node_item
 
 
@@ -60,6 +61,7 @@ def _item(row: Row[Any]) -> dict[str, Any]:
         "health": row.health,
         "reason": row.reason,
         "gpus_used": row.gpus_used,
+        "gpus_out": out_of_service(devices_of(row.devices)),
         "jobs": msgspec.json.decode(row.jobs),
         **node_item(msgspec.json.decode(row.facts)),
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from phalanx.cluster.bits import members
@@ -78,6 +80,11 @@ def devices_on(state: State, number: int) -> list[Device]:
         )
         for device in range(count)
     ]
+
+
+def out_of_service(devices: list[Device]) -> list[dict[str, Any]]:
+    """The devices of a node that take no new work of themselves, whatever becomes of their node."""
+    return [{"gpu": number, "health": device.health} for number, device in enumerate(devices) if device.health]
 
 
 def _use(attempt: AttemptRecord) -> str:

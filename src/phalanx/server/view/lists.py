@@ -14,6 +14,7 @@ import msgspec
 from phalanx.cluster.queues import Queue, Quota, ancestors
 from phalanx.engine.state.records import UNSAID_MS, JobState
 from phalanx.engine.state.state import State
+from phalanx.server.view.devices import devices_of, out_of_service
 from phalanx.server.view.rows import Row, node_row, text_of
 from phalanx.server.view.virtual_clusters import about_virtual_clusters
 
@@ -145,7 +146,8 @@ def nodes_in(state: State) -> list[Row]:
 
 def _listed(row: Row) -> Row:
     """A node without what is told of each device."""
-    return {key: value for key, value in row.items() if key not in ("devices", "seq")}
+    listed = {key: value for key, value in row.items() if key not in ("devices", "seq")}
+    return {**listed, "gpus_out": out_of_service(devices_of(row["devices"]))}
 
 
 def reservations_in(state: State) -> list[Row]:

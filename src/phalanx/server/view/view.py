@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, insert
 
+from phalanx.cluster.cluster import Health
 from phalanx.engine.state.records import AttemptRecord, JobRecord, Phase, StopReason
 from phalanx.engine.state.state import State
 from phalanx.engine.transaction.suspension import attempt_of
@@ -137,8 +138,11 @@ class View:
             case NodeHealthChanged(node=node, health=health, reason=reason):
                 self._health[node] = reason
                 self._past.note_health(node, seq, self._state.now, health, reason)
-            case DeviceHealthChanged(node=node):
+            case DeviceHealthChanged(node=node, device=device, health=health, reason=reason):
                 self._devices[node] = None
+                if self._state.capacity.health[self._state.topology.number[node]] is Health.HEALTHY:
+                    # Else it is more important why the node takes no work.
+                    self._health[node] = f"GPU {device} {health.value}: {reason}" if reason else ""
             case ClusterChanged() | PolicyChanged():
                 # Which jobs are of one kind depends on both.
                 live = (job for job, known in self._state.jobs.items() if known.final is None)

@@ -9,6 +9,13 @@ from pydantic import ConfigDict, Field
 from phalanx.server.api.models.base import Answered
 
 
+class GpuOutModel(Answered):
+    """A GPU that takes no new work of itself, whatever becomes of its node."""
+
+    gpu: int = Field(description="Its number on the node.")
+    health: Literal["suspect", "draining", "failed"]
+
+
 class NodeModel(Answered):
     """A node, and what happens on it."""
 
@@ -17,6 +24,7 @@ class NodeModel(Answered):
     reason: str
     gpus: int
     gpus_used: int
+    gpus_out: list[GpuOutModel]
     gpu_type: str
     gpu_memory_gb: float
     cpus_milli: int

@@ -13,7 +13,7 @@ from phalanx.document.field import NAME_MAX
 from phalanx.engine.state.records import JobState
 from phalanx.server.accounts.roles import Account, Role
 from phalanx.server.api.auth import SignedIn, WorkerContext, caller_of
-from phalanx.server.api.bodies import DrainBody, Nothing
+from phalanx.server.api.bodies import DrainBody, UndrainBody
 from phalanx.server.api.context import SHOWN, Context
 from phalanx.server.api.described import LIST, WRITE, answers
 from phalanx.server.api.models.cluster import ClusterModel, NodeListModel, NodeModel, PolicyModel, QueueListModel
@@ -66,17 +66,19 @@ async def show_node(name: Name, account: SignedIn, context: WorkerContext) -> Re
 async def drain(
     name: Name, request: Request, account: SignedIn, context: WorkerContext, body: DrainBody | None = None
 ) -> Response:
-    """Have a node take no new work. What runs there goes on."""
-    reason = (body or DrainBody()).reason
-    return await _set_health(request, name, Health.DRAINING, reason, account, context)
+    """Have a node, or some of its GPUs, take no new work. What runs there goes on."""
+    said = body or DrainBody()
+    change = ChangeNode(name, Health.DRAINING.value, said.reason, tuple(said.gpus))
+    return await _change(request, change, account, context)
 
 
 @router.post("/nodes/{name}:undrain", responses=answers(NodeModel, WRITE))
 async def undrain(
-    name: Name, request: Request, account: SignedIn, context: WorkerContext, _: Nothing | None = None
+    name: Name, request: Request, account: SignedIn, context: WorkerContext, body: UndrainBody | None = None
 ) -> Response:
-    """Let a node take work again."""
-    return await _set_health(request, name, Health.HEALTHY, "", account, context)
+    """Let a node, or some of its GPUs, take work again."""
+    change = ChangeNode(name, Health.HEALTHY.value, "", tuple((body or UndrainBody()).gpus))
+    return await _change(request, change, account, context)
 
 
 @router.get("/queues", dependencies=PAST, responses=answers(QueueListModel))
@@ -124,13 +126,11 @@ async def show_policy(account: SignedIn, context: WorkerContext) -> Response:
     return as_json({"policy": cluster["policy"], "placement": cluster["placement"]})
 
 
-async def _set_health(
-    request: Request, name: str, health: Health, reason: str, account: Account, context: Context
-) -> Response:
+async def _change(request: Request, change: ChangeNode, account: Account, context: Context) -> Response:
     if not account.may(Role.OPERATOR):
         raise Refusal("forbidden", "only an operator of the whole cluster may drain nodes")
-    await hand_over(context, caller_of(request, account), ChangeNode(name, health.value, reason))
-    return as_json(await _node(name, account, context))
+    await hand_over(context, caller_of(request, account), change)
+    return as_json(await _node(change.node, account, context))
 
 
 async def _node(name: str, account: Account, context: Context) -> dict[str, Any]:
