@@ -37,6 +37,7 @@ COLUMNS = (
     Column("attempts"),
     Column("preemptions"),
     Column("lost"),
+    Column("found"),
     Column("exit_code"),
     Column("end_reason"),
 )
@@ -90,6 +91,7 @@ def _row(job: dict[str, Any]) -> dict[str, Any]:
         "progress": _progress(job.get("progress")),
         "scale": (job.get("scale") or {}).get("says"),
         "lost": job.get("lost") or None,
+        "found": job.get("found") or None,
         "command": " ".join(execution.get("command") or ()) or None,
     }
 

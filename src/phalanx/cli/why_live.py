@@ -30,6 +30,7 @@ COLUMNS = tuple(
         "overdue",
         "preempted",
         "lost",
+        "found",
         "deadline",
         "next_replica",
         "position",

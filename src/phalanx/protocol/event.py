@@ -226,6 +226,24 @@ class DeviceMemoryMeasured(msgspec.Struct, frozen=True, omit_defaults=True, tag=
     memory_mb: int
 
 
+class Finding(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
+    """What the launcher of an attempt has found out about one of its tasks while it ran, and where that is.
+
+    `kind` is slow, recovered, hang, lost, failed or failing; `rank` is the rank of the training, and `device` the
+    node's number of its device, -1 where either is not known. It changes nothing that is decided: those who watch over
+    nodes go by it.
+    """
+
+    job: str
+    attempt: int
+    kind: str
+    task: int
+    node: str
+    rank: int = -1
+    device: int = -1
+    text: str = ""
+
+
 class Advice(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """The rounded answer of a solver that a policy asked at a wake-up. Replays use it instead of asking again."""
 
@@ -260,6 +278,7 @@ Event = (
     | DevicesAssigned
     | Progress
     | DeviceMemoryMeasured
+    | Finding
     | Advice
     | TimerDue
 )

@@ -46,6 +46,7 @@ from phalanx.protocol.event import (
     Done,
     Event,
     Failed,
+    Finding,
     ForeignUse,
     JobCancelled,
     JobChanged,
@@ -141,7 +142,7 @@ def _event(state: State, event: Event) -> None:
             attempt = state.attempt(name, number)
             if attempt is not None:
                 attempt.device_memory_mb = memory_mb
-        case Accepted() | Advice() | TimerDue():
+        case Accepted() | Advice() | Finding() | TimerDue():
             pass
         case JobChanged(job=job):
             amend(state, state.jobs[job.id], job)

@@ -40,21 +40,29 @@ class Decayed:
 
 @dataclass(slots=True)
 class NodeBook:
-    """What happened on one node: jobs that ended, those it is blamed for, and failures of its own."""
+    """What happened on one node: jobs that ended, those it is blamed for, what of these was found while they ran, and
+    failures of its own.
+    """
 
     jobs: Decayed = field(default_factory=Decayed)
     blamed: dict[str, Decayed] = field(default_factory=dict)
+    found: dict[str, str] = field(default_factory=dict)
     own: Decayed = field(default_factory=lambda: Decayed(OWN_HALF_LIFE_MS))
 
     def blame(self, job: str, part: float, now: int) -> None:
         """A job has failed here, or on one of several nodes; what is long past counts no more."""
         for old in [name for name, each in self.blamed.items() if each.of(now) < LEAST]:
             del self.blamed[old]
+            self.found.pop(old, None)
         self.blamed[job] = Decayed(value=part, at_ms=now)
 
     def failures(self, now: int) -> float:
         """Failures of jobs that count against the node."""
         return sum(each.of(now) for each in self.blamed.values())
+
+    def found_now(self) -> list[str]:
+        """What jobs that it is blamed for have found here, each once."""
+        return list(dict.fromkeys(what for job, what in self.found.items() if job in self.blamed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +106,20 @@ class Blame:
         if failed and not self.is_guilty(job, now):
             self._failed(job, known, now)
 
+    def found(self, job: str, node: str, what: str, now: int) -> None:
+        """A job has found something amiss on one of its nodes. It counts as if the job had failed there alone, once
+        however often it says so. One that accuses nodes that have nothing in common is at fault itself.
+        """
+        if node not in self.books or self.is_guilty(job, now):
+            return
+        book = self.books[node]
+        if job not in book.blamed:
+            book.jobs.add(1.0, now)
+            self.jobs.add(1.0, now)
+        self._failed(job, frozenset([node]), now)
+        if job in book.blamed:
+            book.found[job] = what
+
     def is_guilty(self, job: str, now: int) -> bool:
         """Whether a job has failed of late on nodes that have nothing in common."""
         since_ms = self.guilty.get(job)
@@ -108,6 +130,8 @@ class Blame:
         for node in before & self.books.keys():
             self._take_back(self.books[node], job, now)
         common = before & nodes
+        for node in (before - common) & self.books.keys():
+            self.books[node].found.pop(job, None)
         if not common:
             self.guilty.pop(job, None)
             self.guilty[job] = now

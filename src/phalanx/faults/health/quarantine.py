@@ -166,6 +166,9 @@ class Quarantine:
         found = self.blame.evidence(node, now)
         if found.own_chance <= found.chance:
             return f"it failed {found.own:.0f} times, where others lead one to expect {found.own_expected:.1f}"
+        what = self.blame.books[node].found_now()
+        told = f" or found it amiss ({', '.join(what)})" if what else ""
         return (
-            f"{found.failures:.0f} of {found.jobs:.0f} jobs failed there, where {found.expected:.1f} are to be expected"
+            f"{found.failures:.0f} of {found.jobs:.0f} jobs failed there{told}, "
+            f"where {found.expected:.1f} are to be expected"
         )

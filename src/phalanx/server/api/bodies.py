@@ -89,8 +89,28 @@ class UpdateBody(Body):
         return self
 
 
+class FindingBody(Body):
+    """What a launcher has found out about one of its tasks, as `phalanx launch` does."""
+
+    kind: Annotated[
+        Literal["slow", "recovered", "hang", "lost", "failed", "failing"],
+        Field(
+            description="A rank that is slow, or as fast as the others again; makes no progress; was lost with its "
+            "agent; failed first; or a task whose ranks fail again and again."
+        ),
+    ]
+    task: Annotated[Count, Field(description="The task it is about, of this attempt; the server knows its node.")]
+    text: Annotated[StrictStr, Field(min_length=1, max_length=500)]
+    rank: Annotated[StrictInt, Field(ge=-1, le=10_000_000, description="The rank of the training; -1: not known.")] = -1
+    local_rank: Annotated[StrictInt, Field(ge=-1, le=100_000, description="Its rank within the task: its GPU.")] = -1
+
+
 class ProgressBody(Body):
-    """What a running job says of itself."""
+    """What a running job says of itself. One that has nothing but `findings` leaves what was said before as it is.
+
+    A finding is written down unless the same was said of the task in the last ten minutes, or the attempt has said 30
+    things in the last hour.
+    """
 
     model_config = ConfigDict(
         extra="forbid",
@@ -112,6 +132,7 @@ class ProgressBody(Body):
         max_length=100,
         description="By name; null for one that is no number any more, such as a loss that diverged.",
     )
+    findings: list[FindingBody] = Field([], max_length=8)
 
 
 Gpus = Annotated[

@@ -13,6 +13,18 @@ from phalanx.server.api.overview.operator_models import EXAMPLES as OPERATOR
 
 _AT_MS = 1790000000000
 _SLOT = {"rank": 0, "role": "worker", "node": "n0", "devices": [0, 1, 2, 3, 4, 5, 6, 7]}
+_FINDING = {
+    "at_ms": _AT_MS + 60_000,
+    "job": "4821",
+    "attempt": 1,
+    "kind": "slow",
+    "task": 0,
+    "node": "n0",
+    "rank": 3,
+    "device": 3,
+    "text": "it computes 0.500 s a step, the others 0.100 s (5.0 times)",
+}
+_FOUND_WORDS = "rank 3 on n0, GPU 3 is slow: it computes 0.500 s a step, the others 0.100 s (5.0 times)"
 _ATTEMPT = {
     "job": "4821",
     "number": 1,
@@ -29,6 +41,7 @@ _ATTEMPT = {
     "durable_step": None,
     "lost_ms": None,
     "lost_gpu_ms": None,
+    "findings": [_FINDING],
 }
 _NODE = {
     "name": "n0",
@@ -232,6 +245,7 @@ EXAMPLES: dict[str, Any] = {
         "save": _SAVE,
         "scale": None,
         "lost": "",
+        "found": _FOUND_WORDS,
     },
     "JobListModel": _page(JOB_EXAMPLE),
     "TemplateListModel": {
@@ -256,6 +270,7 @@ EXAMPLES: dict[str, Any] = {
     },
     "NodeListModel": _page(_NODE),
     "NodeModel": _NODE,
+    "NodeDetailModel": {**_NODE, "findings": [_FINDING]},
     "Nothing": {},
     "SaveModel": _SAVE,
     "PlanBody": {"jobs": [JOB_FILE_EXAMPLE]},
@@ -298,6 +313,7 @@ EXAMPLES: dict[str, Any] = {
         "ways": ["with 4 GPUs (1 of worker instead of 2)"],
         "preempted": "",
         "lost": "",
+        "found": "",
         "deadline": "",
         "next_replica": None,
         "evidence": {"free_gpus": "4 on n3"},

@@ -10,7 +10,7 @@ from phalanx.engine.state.records import AttemptRecord
 from phalanx.engine.state.state import State
 from phalanx.faults.health.blame import Blame
 from phalanx.faults.health.quarantine import Change, Quarantine, Rules
-from phalanx.protocol.event import DeviceHealthChanged
+from phalanx.protocol.event import DeviceHealthChanged, Finding
 
 
 class DeviceHealths(Mapping[str, Health]):
@@ -54,6 +54,12 @@ class DeviceWatch:
         )
         self._decided.extend(self._quarantine.ended(job, held, failed, now))
         self._is_news = True
+
+    def note_finding(self, job: str, finding: Finding, now: int) -> None:
+        """Takes note of what a launcher has found of a rank with a device of its own."""
+        if finding.device >= 0:
+            self._quarantine.blame.found(job, device_name(finding.node, finding.device), finding.kind, now)
+            self._is_news = True
 
     def changes(self, now: int) -> list[DeviceHealthChanged]:
         """Devices that take no new work from now on, or do so again."""

@@ -12,10 +12,13 @@ from phalanx.cluster.cluster import Health
 from phalanx.engine.state.state import State
 from phalanx.faults.health.blame import Blame
 from phalanx.faults.health.quarantine import Change, Quarantine, Rules
-from phalanx.protocol.event import AttemptEnded, Event, NodeHealthChanged, Outcome
+from phalanx.protocol.event import AttemptEnded, Event, Finding, NodeHealthChanged, Outcome
 from phalanx.server.health.canary import Canaries
 from phalanx.server.health.devices import DeviceWatch
 from phalanx.workload.job import Job
+
+AMISS = {"slow": "slow", "hang": "hangs", "lost": "lost", "failing": "fails ranks"}
+"""What launchers find that speaks against a node, in words."""
 
 
 class NodeWatch:
@@ -35,6 +38,8 @@ class NodeWatch:
 
     def note(self, event: Event, now: int) -> None:
         """Takes note of an event before it is folded in: then it is still known where the attempt ran."""
+        if isinstance(event, Finding):
+            self._note_finding(event, now)
         if not isinstance(event, AttemptEnded) or (self._canaries is not None and self._canaries.is_one(event.job)):
             return
         attempt = self._state.attempt(event.job, event.attempt)
@@ -44,6 +49,18 @@ class NodeWatch:
         failed = event.outcome is not Outcome.SUCCEEDED
         self._devices.note(name_of(attempt.job), attempt, failed, now)
         self._decided.extend(self._quarantine.ended(name_of(attempt.job), nodes, failed, now))
+        self._is_news = True
+
+    def _note_finding(self, finding: Finding, now: int) -> None:
+        """A launcher has found one of its nodes slow or hanging, or that it fails ranks; what it finds of programs, and
+        single failures, which end the attempt or do not, blame no node.
+        """
+        record = self._state.jobs.get(finding.job)
+        if record is None or finding.kind not in AMISS:
+            return
+        name = name_of(record.job)
+        self._devices.note_finding(name, finding, now)
+        self._quarantine.blame.found(name, finding.node, AMISS[finding.kind], now)
         self._is_news = True
 
     def events(self, now: int, take_id: Callable[[], str]) -> list[Event]:

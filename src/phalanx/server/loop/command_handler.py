@@ -10,7 +10,6 @@ from collections.abc import Callable
 from functools import singledispatchmethod
 from typing import Any
 
-import msgspec
 from sqlalchemy import Connection, delete, insert, select
 
 from phalanx.engine.fold.check import check, check_labels
@@ -26,7 +25,6 @@ from phalanx.protocol.event import (
     JobRequeued,
     JobSubmitted,
     PolicyChanged,
-    Progress,
 )
 from phalanx.server.accounts import ledger
 from phalanx.server.accounts.revocations import Line, lines_of
@@ -42,6 +40,7 @@ from phalanx.server.loop.audited import described, verb_of
 from phalanx.server.loop.journal_writer import JournalWriter
 from phalanx.server.loop.notices import Notices
 from phalanx.server.loop.numbering import apart, is_number, names_others, numbered
+from phalanx.server.loop.reports import Reports
 from phalanx.server.loop.resizing import resized
 from phalanx.server.loop.updating import updated
 from phalanx.server.loop.user_jobs import need_no_jobs_of, of_waiting
@@ -134,7 +133,7 @@ class CommandHandler:
         self._need_room = need_room
         highest = max((int(job.partition(".")[0]) for job in state.jobs if is_number(job)), default=0)
         self.next_id = max(next_id, highest + 1)
-        self._lineage = lineage
+        self._reports = Reports(state, lineage)
         self._now = 0
         self._connection: Connection | None = None
         self._caller = Caller("")
@@ -352,18 +351,14 @@ class CommandHandler:
 
     @_do.register
     def _progress(self, body: ReportProgress) -> Any:
-        attempt = self._state.attempt(body.job, body.attempt)
-        if attempt is None:
-            raise Refusal("conflict", f"attempt {body.job}/{body.attempt} has ended: stop")
-        if body.incarnation != self._lineage.at(attempt.created_ms):
-            raise Refusal(
-                "conflict", f"attempt {body.job}/{body.attempt} is another since the store was restored: stop"
-            )
-        said = msgspec.structs.asdict(body)
-        del said["incarnation"]
-        event = Progress(**said)
-        self._check(event)
-        record(self._state, self._journal, event, self._now)
+        attempt = self._reports.attempt_of(body)
+        events = self._reports.events_of(attempt, body, self._now)
+        for event in events:
+            self._check(event)
+        for event in events:
+            record(self._state, self._journal, event, self._now)
+        if not body.tells_progress:
+            return self._notices.now_for(attempt)
         return self._notices.answer(attempt, body.step, body.durable_step)
 
     @_do.register

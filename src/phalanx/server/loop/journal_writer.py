@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from sqlalchemy import Connection, select
 
 from phalanx.engine.state.state import State
-from phalanx.protocol.event import ClusterDefined, PolicyChanged, Progress
+from phalanx.protocol.event import ClusterDefined, Finding, PolicyChanged, Progress
 from phalanx.server.scaling.loads import Loads
 from phalanx.server.store.journal import StoredJournal
 from phalanx.server.store.tables import jobs
@@ -25,6 +25,7 @@ class JournalWriter:
         self._state = state
         self._view = View(state)
         self.loads = Loads(state)
+        self._found: list[Finding] = []
         self._written: tuple[object, ...] = ()
         self.placement = DEFAULT_PLACEMENT
 
@@ -38,6 +39,8 @@ class JournalWriter:
                 self.placement = record.body.placement or self.placement
             if isinstance(record.body, Progress):
                 self.loads.report(record.body, record.now)
+            if isinstance(record.body, Finding):
+                self._found.append(record.body)
             self._view.note(record.body, record.seq)
         self._write_cluster(connection)
         self._view.write(connection)
@@ -56,6 +59,11 @@ class JournalWriter:
         if not self._written or any(a is not b and a != b for a, b in zip(present, self._written, strict=True)):
             write_cluster(connection, state, self.placement)
             self._written = (state.cluster, state.policy.spec, self.placement, state.term)
+
+    def take_found(self) -> list[Finding]:
+        """What launchers have found since the last call."""
+        found, self._found = self._found, []
+        return found
 
     def take_unmet(self) -> list[str]:
         """Jobs that came to wait for an outcome that cannot come any more, since this was last asked."""

@@ -159,7 +159,10 @@ class Loop:
 
     def _look_after_nodes(self, now: int) -> bool:
         """Has nodes on which too much fails take no new work, and lets them prove themselves; whether any changed."""
-        watch = self._around.watch
+        watch, found = self._around.watch, self._book.take_found()
+        if watch is not None:
+            for finding in found:
+                watch.note(finding, now)
         changes = watch.events(now, self._office.take_id) if watch is not None else []
         self._take_in([], list(changes), now)
         return bool(changes)

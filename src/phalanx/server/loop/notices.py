@@ -102,6 +102,10 @@ class Notices:
                 self._keep(attempt.key, heard)
         return notice_in(self._kept, attempt.key, self._state.now)
 
+    def now_for(self, attempt: AttemptRecord) -> Notice:
+        """What an attempt is told that says nothing of its steps."""
+        return notice_in(self._kept, attempt.key, self._state.now)
+
     def _keep(self, attempt: str, asked: Asked) -> None:
         self._changed = True
         self._kept.checkpoints[attempt] = asked

@@ -99,8 +99,21 @@ class RunBeside(msgspec.Struct, frozen=True, tag=True):
     verb: str = "exec"
 
 
+class Found(msgspec.Struct, frozen=True):
+    """What the launcher of an attempt has found out about one of its tasks."""
+
+    kind: str
+    task: int
+    text: str
+    rank: int = -1
+    local_rank: int = -1
+
+
 class ReportProgress(msgspec.Struct, frozen=True, tag=True):
-    """What an attempt says of itself, and the incarnation of the store that started it."""
+    """What an attempt says of itself, and the incarnation of the store that started it.
+
+    One that `tells_progress` not has only findings; what was said of the progress before still holds.
+    """
 
     job: str
     attempt: int
@@ -112,6 +125,8 @@ class ReportProgress(msgspec.Struct, frozen=True, tag=True):
     memory_gb: float = 0.0
     metrics: dict[str, float] = {}
     diverged: tuple[str, ...] = ()
+    findings: list[Found] = []
+    tells_progress: bool = True
     incarnation: str = ""
 
 

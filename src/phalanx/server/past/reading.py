@@ -17,6 +17,7 @@ GROWING = {
     "journal": "seq <= {seq}",
     "snapshots": "seq <= {seq}",
     "node_healths": "seq <= {seq}",
+    "findings": "seq <= {seq}",
     "attempt_sizes": "seq <= {seq}",
     "job_phases": "at_ms <= {at_ms}",
     "start_forecasts": "at_ms <= {at_ms}",

@@ -115,6 +115,11 @@ def add_sizes(connection: Connection) -> None:
     connection.execute(text("UPDATE jobs SET executed_before_gpu_ms = gpus * executed_before_ms"))
 
 
+def add_findings(connection: Connection) -> None:
+    """Version 13: what launchers find out about their tasks is kept. Nothing is known of before."""
+    metadata.create_all(connection, [metadata.tables["findings"]])
+
+
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     create_tables,
     add_unix_users,
@@ -128,6 +133,7 @@ MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     add_devices,
     add_past,
     add_sizes,
+    add_findings,
 )
 """What leads from version n to n + 1 stands at place n. Never change one that was released: add another."""
 

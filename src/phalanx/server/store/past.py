@@ -1,4 +1,4 @@
-"""Looking up the past: the phases and sizes of a job's attempts, and what there was on a node."""
+"""Looking up the past: the phases and sizes of a job's attempts, what there was on a node, and what launchers found."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, select
+from sqlalchemy import ColumnElement, Connection, Row, select
 
-from phalanx.server.store.tables import attempt_sizes, attempts, job_phases, jobs, node_attempts, node_healths
+from phalanx.server.store.jobs import attempts_of
+from phalanx.server.store.tables import attempt_sizes, attempts, findings, job_phases, jobs, node_attempts, node_healths
 
 PHASES_MAX = 5_000
 """Phases of a job that are looked at: one that is resized every minute for days has more, and the newest are shown."""
@@ -16,6 +17,12 @@ PHASES_MAX = 5_000
 
 AT_ONCE = 500
 """Jobs that one query asks for."""
+
+
+FINDINGS_MAX = 50
+"""Findings that are shown of an attempt or a node, the newest."""
+
+FINDINGS_OF_JOB_MAX = 500
 
 
 class _Slot(msgspec.Struct):
@@ -144,3 +151,41 @@ def healths_of(connection: Connection, node: str, limit: int) -> list[HealthChan
         select(*columns).where(node_healths.c.node == node).order_by(node_healths.c.seq.desc()).limit(limit)
     )
     return [HealthChange(*row) for row in reversed(found.all())]
+
+
+def findings_of(connection: Connection, job: str) -> dict[int, list[dict[str, Any]]]:
+    """What launchers found at the attempts at a job, by the attempt, the newest last."""
+    found: dict[int, list[dict[str, Any]]] = {}
+    for each in _findings(connection, findings.c.job == job, FINDINGS_OF_JOB_MAX):
+        found.setdefault(each["attempt"], []).append(each)
+    return {attempt: told[-FINDINGS_MAX:] for attempt, told in found.items()}
+
+
+def attempts_with_findings(connection: Connection, job: str) -> list[dict[str, Any]]:
+    """All attempts at a job, the oldest first, each with what its launcher found."""
+    found = findings_of(connection, job)
+    return [{**attempt, "findings": found.get(attempt["number"], [])} for attempt in attempts_of(connection, job)]
+
+
+def findings_on(connection: Connection, node: str) -> list[dict[str, Any]]:
+    """What launchers found on a node, the newest last."""
+    return _findings(connection, findings.c.node == node, FINDINGS_MAX)
+
+
+def _findings(connection: Connection, about: ColumnElement[bool], limit: int) -> list[dict[str, Any]]:
+    found = connection.execute(select(findings).where(about).order_by(findings.c.seq.desc()).limit(limit))
+    return [_finding(row) for row in reversed(found.all())]
+
+
+def _finding(row: Row[Any]) -> dict[str, Any]:
+    return {
+        "at_ms": row.at_ms,
+        "job": row.job,
+        "attempt": row.number,
+        "kind": row.kind,
+        "task": row.task,
+        "node": row.node,
+        "rank": row.rank if row.rank >= 0 else None,
+        "device": row.device if row.device >= 0 else None,
+        "text": row.text,
+    }

@@ -209,6 +209,24 @@ node_healths = Table(
 )
 """What became of the health of nodes, and when."""
 
+findings = Table(
+    "findings",
+    metadata,
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("job", Text, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("task", Integer, nullable=False),
+    Column("node", Text, nullable=False),
+    Column("rank", Integer, nullable=False),
+    Column("device", Integer, nullable=False),
+    Column("text", Text, nullable=False),
+    Index("findings_by_job", "job", "number", "seq"),
+    Index("findings_by_node", "node", "seq"),
+)
+"""What launchers have found out about the tasks of their attempts, and where these ran."""
+
 users = Table(
     "users",
     metadata,

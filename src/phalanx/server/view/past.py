@@ -10,15 +10,17 @@ from sqlalchemy import Connection
 from phalanx.cluster.cluster import Health
 from phalanx.engine.state.records import Phase
 from phalanx.engine.state.state import State
+from phalanx.protocol.event import Finding
 from phalanx.server.store.bulk import Bulk
 from phalanx.server.store.past import gpus_of
-from phalanx.server.store.tables import attempt_sizes, job_phases, node_attempts, node_healths
+from phalanx.server.store.tables import attempt_sizes, findings, job_phases, node_attempts, node_healths
 from phalanx.server.view.rows import Row, slots_text, text_of
 
 PHASES = Bulk(job_phases)
 ATTEMPTS = Bulk(node_attempts)
 HEALTHS = Bulk(node_healths)
 SIZES = Bulk(attempt_sizes)
+FINDINGS = Bulk(findings)
 
 NOTED = (Phase.SUSPENDING, Phase.SUSPENDED, Phase.RESUMING, Phase.RESIZING, Phase.STOPPING)
 """Phases of which an attempt itself does not tell when it came to them."""
@@ -35,6 +37,7 @@ class Past:
         self._nodes: dict[str, str] = {}
         self._slots: dict[str, str] = {}
         self._healths: list[Row] = []
+        self._findings: list[Row] = []
         for attempt in state.attempts_present():
             self._nodes[attempt.key] = text_of(attempt.placement.nodes)
             self._slots[attempt.key] = slots_text(attempt)
@@ -49,6 +52,12 @@ class Past:
         """Takes note of the health of a node."""
         self._healths.append({"node": node, "seq": seq, "at_ms": now, "health": health.value, "reason": reason})
 
+    def note_finding(self, finding: Finding, seq: int, now: int) -> None:
+        """Takes note of what a launcher has found."""
+        about = {"job": finding.job, "number": finding.attempt, "kind": finding.kind, "task": finding.task}
+        where = {"node": finding.node, "rank": finding.rank, "device": finding.device}
+        self._findings.append({"seq": seq, "at_ms": now, **about, **where, "text": finding.text})
+
     def write(self, connection: Connection, opened: Sequence[Row], changed: Sequence[Row]) -> None:
         """Writes what follows from attempts that are new, and from those that have changed."""
         stays = [stay for row in (*opened, *changed) for stay in self._stays(row)]
@@ -58,7 +67,8 @@ class Past:
         SIZES.run(connection, sizes)
         PHASES.run(connection, phases)
         HEALTHS.run(connection, self._healths)
-        self._healths = []
+        FINDINGS.run(connection, self._findings)
+        self._healths, self._findings = [], []
 
     def _stays(self, row: Row) -> list[Row]:
         """The nodes that an attempt has not had before."""

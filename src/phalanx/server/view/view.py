@@ -23,6 +23,7 @@ from phalanx.protocol.event import (
     DeviceHealthChanged,
     Event,
     Failed,
+    Finding,
     JobChanged,
     JobSubmitted,
     NodeHealthChanged,
@@ -122,7 +123,7 @@ class View:
         if isinstance(body, JobSubmitted):
             self._new[body.job.id] = seq
             return
-        self._stirred |= not isinstance(body, Progress)
+        self._stirred |= not isinstance(body, Progress | Finding)
         match body:
             case Plan():
                 self._note_plan(body)
@@ -131,6 +132,8 @@ class View:
                 self._exit_codes[name] = code
             case Progress(job=name, attempt=number, step=step):
                 self._steps[f"{name}/{number}"] = step
+            case Finding():
+                self._past.note_finding(body, seq, self._state.now)
             case JobChanged(job=job):
                 self._specs[job.id] = seq
             case Failed(action=action, reason=reason):

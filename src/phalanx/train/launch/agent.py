@@ -28,6 +28,7 @@ from phalanx.train.launch.plan import GangFile, Plan
 from phalanx.train.launch.replica import Message, Replica, Timing
 from phalanx.train.launch.standby import Standbys
 from phalanx.train.launch.stragglers import Stragglers
+from phalanx.train.launch.told.reporter import FindingReporter
 from phalanx.train.launch.workers import Workers, program_of
 
 TICK_S = 0.05
@@ -68,7 +69,7 @@ class AgentProcess:
         self._contacts: list[Address] = []
         self._asked = 0
         self._gang = None if options.seat is None else GangFile(options.seat)
-        self._stragglers = Stragglers()
+        self._stragglers, self._reporter = Stragglers(), FindingReporter()
         self._look_at = 0.0
         self._holds_endpoint = False
         self._hold_at = 0.0
@@ -78,8 +79,7 @@ class AgentProcess:
         self._is_spare = False
         self._over: Mapping[str, Any] | None = None
         self._workers: Workers | None = None
-        self._started = -1
-        self._restarts = 0
+        self._started, self._restarts = -1, 0
         self._explaining: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
         self._standbys = Standbys.none()
@@ -100,6 +100,7 @@ class AgentProcess:
             await self._end_workers("the launcher ends")
             await self._standbys.close()
             await self._network.close()
+            await asyncio.to_thread(self._reporter.close)
 
     async def _take_place(self) -> None:
         """Founds the run where the endpoint is this machine's and free; else joins it there."""
@@ -266,6 +267,7 @@ class AgentProcess:
             return
         self._name_the_slow(epoch, self._coordinator, now)
         following = self._coordinator.next(epoch, now)
+        self._reporter.tell_failed(epoch, self._coordinator.take_causes())
         if following is not None:
             if not following.is_over:  # Of the end every agent tells.
                 log.info("epoch %d: %s%s", following.number, following.state, following.why and f", {following.why}")
@@ -276,8 +278,9 @@ class AgentProcess:
     def _name_the_slow(self, epoch: Epoch, coordinator: Coordinator, now: float) -> None:
         if now >= self._look_at:
             self._look_at = now + LOOK_EVERY_S
-            for word in self._stragglers.look(*coordinator.busy(epoch)):
-                log.warning("%s", word)
+            for verdict in self._stragglers.look(*coordinator.busy(epoch)):
+                log.warning("%s", verdict)
+                self._reporter.tell_slow(epoch, verdict)
 
     def _plan(self) -> Plan | None:
         return None if self._gang is None else self._gang.plan()

@@ -62,6 +62,8 @@ class Cause:
     trace: str = ""
     is_program: bool = False
     is_cascade: bool = False
+    agent: str = ""
+    """The agent that was lost, where that is the cause."""
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> Cause:

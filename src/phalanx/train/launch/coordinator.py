@@ -72,6 +72,7 @@ class Coordinator:
         self._budget = Budget()
         self._judged: tuple[int, Cause, Budget] | None = None
         self._plan: Plan | None = None
+        self._first_causes: list[Cause] = []
 
     def planned(self, plan: Plan | None) -> None:
         """What the scheduler says there will be. Without a plan, whichever agents come make the world."""
@@ -89,6 +90,11 @@ class Coordinator:
         """An agent has ended, or was silent for longer than its lease."""
         self._reports.pop(name, None)
         self._lost[name] = now
+
+    def take_causes(self) -> list[Cause]:
+        """The first causes of failures since the last call."""
+        taken, self._first_causes = self._first_causes, []
+        return taken
 
     def why_spare(self, agent: Agent, epoch: Epoch | None) -> str:
         """Why an agent that came has no place in a world that runs; nothing where it has or will have one."""
@@ -154,7 +160,7 @@ class Coordinator:
         for member in epoch.members:
             if member.name in self._lost:
                 text = f"the agent {member.name} was lost"
-                causes.append(Cause("lost agent", -1, member.host, self._lost[member.name], text))
+                causes.append(Cause("lost agent", -1, member.host, self._lost[member.name], text, agent=member.name))
         return causes
 
     def _gathered(self, epoch: Epoch, now: float) -> Epoch | None:
@@ -188,6 +194,7 @@ class Coordinator:
         if self._judged is None or self._judged[0] != epoch.number:
             budget = replace(self._budget, restarts=epoch.restarts).failed(self._step(epoch))
             self._judged = (epoch.number, first_of(causes), budget)
+            self._first_causes.append(self._judged[1])
         _, cause, budget = self._judged
         if cause.is_program and not self._rules.retry_program_errors:
             return self._over(epoch, f"{cause} (an error of the program is not tried again)")

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field
 
 from phalanx.server.api.models.base import Answered
+from phalanx.server.api.models.jobs import FindingModel
 
 
 class GpuOutModel(Answered):
@@ -34,6 +35,12 @@ class NodeModel(Answered):
     spot: bool
     jobs: list[str] = Field(description="Jobs there that you may see.")
     simulated: bool = Field(description="No machine of that name is behind it: its GPUs are simulated.")
+
+
+class NodeDetailModel(NodeModel):
+    """A node, with what launchers found about tasks there."""
+
+    findings: list[FindingModel] = Field(description="Of jobs that you may see; the newest 50.")
 
 
 class NodeListModel(Answered):

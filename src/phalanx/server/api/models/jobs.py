@@ -96,6 +96,20 @@ class SlotModel(Answered):
     devices: list[int]
 
 
+class FindingModel(Answered):
+    """What a launcher has found out about one of its tasks while it ran."""
+
+    at_ms: int
+    job: str
+    attempt: int
+    kind: Literal["slow", "recovered", "hang", "lost", "failed", "failing"]
+    task: int
+    node: str
+    rank: int | None
+    device: int | None = Field(description="The node's number of the rank's device, where each rank has one.")
+    text: str
+
+
 class AttemptModel(Answered):
     """One try at running a job."""
 
@@ -118,6 +132,7 @@ class AttemptModel(Answered):
         "it saves; null if it saves and tells neither."
     )
     lost_gpu_ms: int | None = Field(description="The same in GPU time, at the sizes it had.")
+    findings: list[FindingModel] = Field(description="What its launcher found about its tasks, the newest 50.")
 
 
 class SaidProgressModel(Answered):
@@ -175,6 +190,7 @@ class JobDetailModel(JobModel):
     progress: SaidProgressModel | None
     save: SaveModel | None
     scale: ScaleModel | None
+    found: str = Field(description="What the launcher of its newest attempt found about its tasks; or empty.")
     lost: str = Field(description="How often it was preempted and how much work was lost by that; or empty.")
 
 

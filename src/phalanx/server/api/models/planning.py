@@ -52,6 +52,7 @@ class WhyModel(Answered):
     evidence: dict[str, str] = Field(description="What stands behind the reason, a line each; only what there is.")
     preempted: str = Field(description="How often it was preempted, and for which job last; or empty.")
     lost: str = Field(description="How much work was lost by that, as far as it is known; or empty.")
+    found: str = Field(description="What the launcher of its newest attempt found about its tasks; or empty.")
     deadline: str = Field(
         description="Whether it can meet its deadline, by when its shape is free and the GPU time there is; else empty."
     )

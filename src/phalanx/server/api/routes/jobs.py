@@ -42,6 +42,7 @@ from phalanx.server.loop.wire import (
     Answer,
     AskCheckpoint,
     Caller,
+    Found,
     KeepToldStart,
     Mutation,
     ReportProgress,
@@ -51,6 +52,8 @@ from phalanx.server.refusal import Refusal
 from phalanx.server.scaling.shown import scale_of
 from phalanx.server.store import jobs as table
 from phalanx.server.store.jobs import Filters, Page
+from phalanx.server.store.past import attempts_with_findings
+from phalanx.words.findings import found_words
 from phalanx.words.losses import lost_words
 from phalanx.workload.after import Circle
 from phalanx.workload.job import Dependency, Job
@@ -243,13 +246,20 @@ async def show_job(job: Ref, account: SignedIn, context: WorkerContext) -> Respo
     spec = await context.read(table.spec_of, item["id"])
     if not account.may_change(item["queue"], item["user"]):
         spec = without_values(spec)
-    attempts = await context.read(table.attempts_of, item["id"])
+    attempts = await context.read(attempts_with_findings, item["id"])
     present = attempts[-1] if attempts and attempts[-1]["phase"] != "ended" else None
     progress = await context.read(table.progress_of, item["id"])
     asked = await context.read(asked_of, f"{item['id']}/{present['number']}") if present else None
     save = {"attempt": present["number"], **msgspec.structs.asdict(asked)} if present and asked else None
     scale = await context.read(scale_of, item["id"], spec)
-    told = {"attempt": present, "progress": progress, "save": save, "scale": scale, "lost": lost_words(attempts)}
+    told = {
+        "attempt": present,
+        "progress": progress,
+        "save": save,
+        "scale": scale,
+        "lost": lost_words(attempts),
+        "found": found_words(attempts),
+    }
     shown = {**item, "spec": spec, **told}
     return as_json(shown, headers={"ETag": f'"{item["version"]}"'})
 
@@ -258,7 +268,7 @@ async def show_job(job: Ref, account: SignedIn, context: WorkerContext) -> Respo
 async def list_attempts(job: Ref, account: SignedIn, context: WorkerContext) -> Response:
     """List all attempts at a job, the oldest first."""
     item = await find(job, account, context)
-    return as_list(await context.read(table.attempts_of, item["id"]))
+    return as_list(await context.read(attempts_with_findings, item["id"]))
 
 
 @router.post("/jobs/{job}:checkpoint", responses=answers(UntilModel, WRITE))
@@ -319,7 +329,11 @@ async def report_progress(
     metrics = {name: value for name, value in body.metrics.items() if value is not None}
     diverged = tuple(name for name, value in body.metrics.items() if value is None)
     more = {"metrics": metrics, "diverged": diverged, "incarnation": attempt.incarnation}
-    report = ReportProgress(attempt.job, attempt.attempt, **{**said, **more})
+    found = {
+        "findings": [Found(**each) for each in said["findings"]],
+        "tells_progress": body.model_fields_set != {"findings"},
+    }
+    report = ReportProgress(attempt.job, attempt.attempt, **{**said, **more, **found})
     answer = await hand_over(context, caller, report)
     return Response(answer.body, media_type="application/json")
 

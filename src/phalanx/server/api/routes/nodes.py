@@ -16,7 +16,14 @@ from phalanx.server.api.auth import SignedIn, WorkerContext, caller_of
 from phalanx.server.api.bodies import DrainBody, UndrainBody
 from phalanx.server.api.context import SHOWN, Context
 from phalanx.server.api.described import LIST, WRITE, answers
-from phalanx.server.api.models.cluster import ClusterModel, NodeListModel, NodeModel, PolicyModel, QueueListModel
+from phalanx.server.api.models.cluster import (
+    ClusterModel,
+    NodeDetailModel,
+    NodeListModel,
+    NodeModel,
+    PolicyModel,
+    QueueListModel,
+)
 from phalanx.server.api.pages import Cursor, Limit, as_json, as_list, place_of
 from phalanx.server.api.past import PAST
 from phalanx.server.api.planner import ask
@@ -27,6 +34,7 @@ from phalanx.server.planner.questions import ListUse
 from phalanx.server.refusal import Refusal
 from phalanx.server.store import jobs as job_table
 from phalanx.server.store import nodes as table
+from phalanx.server.store.past import findings_on
 from phalanx.server.store.queues import queue_names
 from phalanx.server.store.virtual_clusters import virtual_clusters_of
 from phalanx.server.view.lists import queue_rows
@@ -55,11 +63,15 @@ async def list_nodes(
     return as_list(await _shown(found, account, context), place)
 
 
-@router.get("/nodes/{name}", dependencies=PAST, responses=answers(NodeModel))
+@router.get("/nodes/{name}", dependencies=PAST, responses=answers(NodeDetailModel))
 async def show_node(name: Name, account: SignedIn, context: WorkerContext) -> Response:
-    """Show a node."""
+    """Show a node, and what launchers found about tasks there."""
     need_eyes(account)
-    return as_json(await _node(name, account, context))
+    node = await _node(name, account, context)
+    found = await context.read(findings_on, name)
+    queues = await context.read(table.queues_of, list(dict.fromkeys(each["job"] for each in found)))
+    seen = [each for each in found if account.sees(queues[each["job"]])]
+    return as_json({**node, "findings": seen})
 
 
 @router.post("/nodes/{name}:drain", responses=answers(NodeModel, WRITE))

@@ -31,7 +31,8 @@ from phalanx.server.planner.questions import (
 )
 from phalanx.server.refusal import Refusal
 from phalanx.server.store import nodes as node_table
-from phalanx.server.store.jobs import attempts_of
+from phalanx.server.store.past import attempts_with_findings
+from phalanx.words.findings import found_words
 from phalanx.words.losses import lost_words
 from phalanx.workload.job import Job
 
@@ -44,8 +45,8 @@ async def why(job: Ref, account: SignedIn, context: WorkerContext) -> Response:
     """Say why a job is pending: one dominant reason, the counts behind it, and when it is expected to start."""
     item = await find(job, account, context)
     told = msgspec.json.decode(await ask(context, account.user, Why(item["id"], list(account.seen_queues))))
-    tries = await context.read(attempts_of, item["id"]) if item["preemptions"] else []
-    return as_json({**told, "lost": lost_words(tries)})
+    tries = await context.read(attempts_with_findings, item["id"]) if item["attempts"] else []
+    return as_json({**told, "lost": lost_words(tries), "found": found_words(tries)})
 
 
 @router.post("/plan", responses=answers(PlanModel, WRITE))

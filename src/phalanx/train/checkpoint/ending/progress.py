@@ -42,7 +42,7 @@ class Progress:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
-def _trusted() -> ssl.SSLContext:
+def trusted() -> ssl.SSLContext:
     """The system's certificates, and that of a server which has one of its own."""
     trust = ssl.create_default_context()
     trust.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -117,7 +117,7 @@ class ProgressReporter:
             headers={"Content-Type": "application/json", "Authorization": f"Bearer {self._token}"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=_trusted()) as response:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=trusted()) as response:
                 answer = json.load(response)
         except (OSError, ValueError) as error:
             if report is None and isinstance(error, urllib.error.HTTPError) and error.code in NO_SUCH_QUESTION:

@@ -12,7 +12,7 @@ import { jobsIn, recordWords } from "./record-words.js";
 
 const JOBS = ["JobSubmitted", "JobChanged", "JobCancelled", "JobHeld", "JobReleased", "JobRequeued", "AttemptEnded"];
 const ACTIONS = ["Accepted", "Done", "Failed", "Lost"];
-const HARDWARE = ["NodeHealthChanged", "DeviceHealthChanged", "ForeignUse", "DevicesAssigned"];
+const HARDWARE = ["NodeHealthChanged", "DeviceHealthChanged", "Finding", "ForeignUse", "DevicesAssigned"];
 const SETTINGS = ["ClusterDefined", "ClusterChanged", "PolicyChanged", "TermBegun", "DeviceMemoryMeasured"];
 
 const KINDS = {

@@ -1,0 +1,1 @@
+"""What a leader tells the scheduler of the tasks of its run."""
