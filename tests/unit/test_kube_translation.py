@@ -137,6 +137,20 @@ def test_a_cordoned_node_drains_and_one_that_is_not_ready_is_suspect() -> None:
     assert health_of(as_node(written)) == (Health.SUSPECT, "NodeStatusUnknown")
 
 
+def test_a_node_drains_while_node_problem_detector_sees_a_problem_with_which_pods_would_fail() -> None:
+    def seen(**problem: str) -> tuple[Health, str]:
+        written = node("n0")
+        written["status"]["conditions"] = [{"type": "Ready", "status": "True"}, problem]
+        return health_of(as_node(written))
+
+    assert seen(type="KernelDeadlock", status="True", reason="DockerHung") == (
+        Health.DRAINING,
+        "KernelDeadlock: DockerHung",
+    )
+    assert seen(type="KernelDeadlock", status="False", reason="KernelHasNoDeadlock") == (Health.HEALTHY, "")
+    assert seen(type="FrequentContainerdRestart", status="True") == (Health.HEALTHY, "")
+
+
 @pytest.mark.parametrize(
     ("operator", "values", "is_met"),
     [

@@ -43,6 +43,11 @@ HEALTH_TAINTS = (
 )
 """Taints that say what the health of a node says."""
 
+PROBLEMS = ("KernelDeadlock", "ReadonlyFilesystem", "CorruptDockerOverlay2", "XfsShutdown")
+"""Conditions of node-problem-detector with which pods that start would fail. Those that it calls frequent restarts are
+left to people.
+"""
+
 Unit = tuple[tuple[str, int], ...]
 
 
@@ -181,4 +186,8 @@ def health_of(node: KubeNode) -> tuple[Health, str]:
     for key in HEALTH_TAINTS[1:]:
         if key in tainted:
             return Health.SUSPECT, key.rpartition("/")[2]
+    for condition in node.status.conditions or ():
+        if condition.type in PROBLEMS and condition.status == "True":
+            # Its kubelet answers, so what runs there is not given up.
+            return Health.DRAINING, f"{condition.type}: {condition.reason}" if condition.reason else condition.type
     return Health.HEALTHY, ""
