@@ -23,7 +23,7 @@ def here(api: Client, cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch) -> 
     """Has it use the cluster of the tests, on whose nodes nothing runs, and our scheduler alone."""
 
     @contextmanager
-    def running(nodes: int) -> Iterator[tuple[KubeCluster, Client]]:
+    def running(nodes: int, idle: bool = False) -> Iterator[tuple[KubeCluster, Client]]:
         create(api, NODES, (node(f"n{i}") for i in range(nodes)))
         yield cluster, api
 
