@@ -25,7 +25,7 @@ while not os.path.exists(end):
     step += 1
     if how == "hangs" and is_ill and step == 5:
         time.sleep(100_000)
-    beat(step, 2.0 if is_ill else 0.1)
+    beat(step, 2.0 if is_ill and how == "slow" else 0.1)
     time.sleep(0.05)
 """
 """A loop that only calls `beat`; its second rank is slow, or hangs."""

@@ -21,7 +21,8 @@ WAITING_MOST = 64
 """The newest are told once a server that was away is back."""
 
 AGAIN_S = 5.0
-TOLD_WITHIN_S = 3.0
+TOLD_WITHIN_S = 10.0
+"""How long a launcher that ends waits for a server that is slow or away. One that is there hears it at once."""
 
 log = logging.getLogger("phalanx.launch")
 
