@@ -78,6 +78,27 @@ else:
     assert "in <module>" in launched.errors()
 
 
+def test_a_rank_that_raised_and_is_long_in_ending_is_named_by_its_error_while_others_wait_for_it(
+    launch: Launch,
+) -> None:
+    program = """
+import atexit
+beat(1)
+if restarts:
+    train()
+elif rank == 1:
+    atexit.register(time.sleep, 10_000)
+    raise RuntimeError("bad batch")
+else:
+    time.sleep(10_000)  # all_reduce(gradients)
+"""
+    launched = launch(program, "--nproc-per-node", "2", "--hang-timeout", "1")
+    launch.world(2, epochs_before=1)
+    launch.let_go()
+    assert launched.wait() == 0
+    assert "epoch 2: running, rank 1 on 127.0.0.1: RuntimeError: bad batch" in launched.errors()
+
+
 def test_a_rank_that_takes_long_to_end_after_its_program_is_no_hang(launch: Launch) -> None:
     program = """
 import atexit

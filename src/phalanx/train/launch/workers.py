@@ -137,7 +137,11 @@ class Workers:
         return time.time() - max(*times, *(each for each in returned if each is not None), self._changed_s)
 
     async def explain_hang(self, stalled_s: float) -> None:
-        """Has all ranks write down where they stand, and names those that wait for no other."""
+        """Has all ranks write down where they stand, and names those that wait for no other.
+
+        One that has raised an error and is long in ending is named by that: it is what the others wait for.
+        """
+        self.causes.extend(cause_of(self._ending(number, 1)) for number in self._raised())
         running = self._unreturned()
         for number in running:
             with contextlib.suppress(ProcessLookupError):
@@ -174,6 +178,11 @@ class Workers:
         """Those whose program is under way."""
         numbers = range(len(self._processes))
         return [number for number in numbers if number not in self._codes and self._returned_s(number) is None]
+
+    def _raised(self) -> list[int]:
+        """Those whose program has ended with an error, and whose process is there still."""
+        numbers = range(len(self._processes))
+        return [number for number in numbers if number not in self._codes and self._error(number) is not None]
 
     def _returned_s(self, number: int) -> float | None:
         """When the program of one has returned."""
