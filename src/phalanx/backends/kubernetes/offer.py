@@ -9,7 +9,7 @@ SUMMARY = "Jobs as pods of a Kubernetes cluster: each task is a pod on the node 
 WHOLE = "GPUs are given to pods as a whole"
 
 LACKS = {
-    Capability.RESIZE: "no pod could be told of members that join and leave; an elastic job keeps its first size",
+    Capability.RESIZE: "no pod could be told of members that join and leave; only a new attempt has another size",
     Capability.SUSPEND: "Kubernetes freezes no pod",
     Capability.SUSPEND_FREES_MEMORY: "Kubernetes freezes no pod",
     Capability.EXEC: "use `kubectl exec` on the pod of the task",
