@@ -34,7 +34,9 @@ from phalanx.server.store.tables import journal
 RECORDS_AT_ONCE = 2_000
 """Records of one transaction: each costs a wait for the disk."""
 
-TOLD_RECORDS = 50_000
+TOLD_RECORDS = 10_000
+"""Records after which it is told how far the reading is."""
+
 HALF_HOUR_MS = 1_800_000
 KEPT_MS = 31 * 24 * 3_600_000
 NODES_KEPT_MS = 24 * 3_600_000
@@ -99,13 +101,19 @@ def fill(database: Database, folder: Path, source: Source, tell: Callable[[str],
     filling = _Filling(database, folder, source, state)
     for record, line in source.records:
         if record.seq and record.seq % TOLD_RECORDS == 0:
-            tell(f"{record.seq:,} records are read")
+            tell(f"{record.seq:,} records are read{_share(source, filling.first_ms, record.now)}")
         filling.take(record, line)
     filling.end()
     if state.seq < 0:
         raise FillError(f"{source.name}: expected a journal, with a record in each line, found none")
     snapshots.write(database, state, dump(state))
     return Shown(source.name, filling.first_ms, state.now)
+
+
+def _share(source: Source, first_ms: int, now_ms: int) -> str:
+    """How far that is of the time of the journal, as far as its end is known."""
+    span_ms = source.last_ms - first_ms
+    return f", {min(100 * (now_ms - first_ms) // span_ms, 100)} % of its time" if span_ms > 0 else ""
 
 
 class _Filling:
