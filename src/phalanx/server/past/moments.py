@@ -22,10 +22,10 @@ from phalanx.server.store.database import DamagedStoreError, Database
 from phalanx.server.store.journal import first_seq, lines_after
 from phalanx.server.store.snapshots import content_of, newest_first
 
-STRETCH_RECORDS = 10_000
-"""Folding so many takes about half a second."""
+STRETCH_RECORDS = 4_000
+"""Folding so many takes about half a second, as does reading a State of 20,000 jobs."""
 
-KEPT_MAX = 128
+KEPT_MAX = 256
 BYTES_MAX = 1 << 30
 """What all files may take."""
 

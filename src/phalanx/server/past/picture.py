@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 import msgspec
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, event
 
 from phalanx.engine.state.state import State
 from phalanx.server.figures.keeper import outlook
@@ -76,6 +76,7 @@ def draw(state: State, at_ms: int, store: Path, folder: Path) -> Path:
 def _write(state: State, store: Path, part: Path) -> None:
     """Writes what the State tells."""
     engine = create_engine(sqlite_url(part / FILE))
+    event.listen(engine, "connect", lambda connection, _: _wait_for_no_disk(connection))
     metadata.create_all(engine)
     with engine.begin() as connection:
         write_cluster(connection, state, _placement_of(store))
@@ -96,10 +97,19 @@ def _placement_of(store: Path) -> str:
 
 def _complete(picture: Path, store: Path, seq: int, at_ms: int) -> None:
     with closing(sqlite3.connect(picture)) as file:
+        _wait_for_no_disk(file)
         file.execute("ATTACH DATABASE ? AS past", (str(store),))
         with file:
             for statement in COMPLETED:
                 file.execute(statement, {"seq": seq, "at_ms": at_ms})
+    with picture.open("rb") as written:
+        os.fsync(written.fileno())
+
+
+def _wait_for_no_disk(connection: sqlite3.Connection) -> None:
+    """A picture counts once it is whole and has its name, so it is waited for the disk once, at its end."""
+    connection.execute("PRAGMA journal_mode=OFF")
+    connection.execute("PRAGMA synchronous=OFF")
 
 
 def _drop_oldest(folder: Path) -> None:
