@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import cast
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.cluster.queues import Queue, Quota
+from phalanx.engine.pending.headroom import Headroom
 from phalanx.engine.quota.account import EVERY, QueueAccount
 from phalanx.engine.quota.quotas import Quotas
+from phalanx.engine.state.requests import Request, Requests
+from phalanx.engine.state.state import State
+from phalanx.placement.fit import Fit
 from phalanx.policy.view import Usage
 from reference.kueue import RefQueue, allows, below, uses
 
@@ -238,6 +244,21 @@ def test_what_is_worked_out_once_for_a_queue_is_what_each_need_is_told(
         assert covers(tree.quotas.allowed(path), need) is (tree.quotas.shortfall(path, need) is None)
         reclaims = any(covers(most, need) for most in tree.quotas.reclaimable(path))
         assert reclaims is tree.quotas.may_reclaim(path, need)
+
+
+@given(trees(), USES, st.lists(NEEDS, min_size=1, max_size=6))
+def test_the_requests_for_which_a_queue_may_reclaim_are_those_that_its_quotas_say(
+    tree: Tree, wanted: list[tuple[int, int, int, int]], needs: list[Usage]
+) -> None:
+    requests = Requests(cast(Fit, None))
+    requests.every += [Request(i, 1 << i, 0, need, (), 0, 0, 0) for i, need in enumerate(needs)]
+    policy = SimpleNamespace(bounds_jobs=False)
+    headroom = Headroom(cast(State, SimpleNamespace(quotas=tree.quotas, policy=policy)), requests)
+    for amounts in wanted:
+        fill(tree, [amounts])
+        for path in tree.leaves:
+            said = [i for i, need in enumerate(needs) if tree.quotas.may_reclaim(path, need)]
+            assert [i for i in range(len(needs)) if headroom.reclaimable(path) >> i & 1] == said
 
 
 def covers(most: list[int], need: Usage) -> bool:

@@ -7,6 +7,7 @@ says it all. Queues that are guaranteed nothing and have no limits share one mas
 from __future__ import annotations
 
 from phalanx.engine.pending.queue import QueueCandidates
+from phalanx.engine.quota.account import EVERY, QueueAccount
 from phalanx.engine.quota.quotas import Most
 from phalanx.engine.state.requests import ALL, Requests
 from phalanx.engine.state.state import State
@@ -23,7 +24,8 @@ class Headroom:
         self._lendable = 0
         self._affordable: dict[str, int] = {}
         self._most: dict[str, Most] = {}
-        self._reclaimable: dict[str, int] = {}
+        self._reclaimable: dict[str, tuple[int, bool]] = {}
+        self._within: dict[tuple[int, ...], int] = {}
         self._most_reclaimable: dict[str, list[Most]] = {}
         self._spent: dict[str, bool] = {}
 
@@ -34,7 +36,7 @@ class Headroom:
         if not queue.draws_on_all:
             known = self._affordable.get(queue.path)
             if known is None:
-                known = self._affordable[queue.path] = self._requests.affordable(self.most(queue.path))
+                known = self._affordable[queue.path] = self._requests_within(self.most(queue.path))
             found = known
         if self.state.quotas.budgets and self._is_spent(queue.path):
             found &= self._requests.without_gpus
@@ -65,12 +67,32 @@ class Headroom:
     def reclaimable(self, queue: str) -> int:
         """The requests for which a queue may reclaim what others borrow."""
         self._catch_up()
-        found = self._reclaimable.get(queue)
+        return self._reclaimable_by(self.state.quotas.accounts[queue])[0]
+
+    def _reclaimable_by(self, account: QueueAccount) -> tuple[int, bool]:
+        """Those of a queue, and whether one borrows beside it, or beside one that it lies in.
+
+        As far as its own limit goes they are those of the queue around it, and with them what its nominal quota has
+        left: what `Quotas.reclaimable` says, where queues share all that lies further out.
+        """
+        found = self._reclaimable.get(account.path)
+        if found is not None:
+            return found
+        mask, is_lent = self._reclaimable_by(account.above) if account.above is not None else (0, False)
+        is_lent = is_lent or account.borrows_beside
+        if is_lent:
+            if mask and account.limited:
+                mask &= self._requests_within([account.below_limit(resource) for resource in EVERY])
+            mask |= self._requests_within(account.nominal_left)
+        self._reclaimable[account.path] = mask, is_lent
+        return mask, is_lent
+
+    def _requests_within(self, most: Most) -> int:
+        """The requests that need no more than so much of each resource: of most queues it is what it was before."""
+        key = tuple(most)
+        found = self._within.get(key)
         if found is None:
-            found = 0
-            for most in self.most_reclaimable(queue):
-                found |= self._requests.affordable(most)
-            self._reclaimable[queue] = found
+            found = self._within[key] = self._requests.affordable(most)
         return found
 
     def most_reclaimable(self, queue: str) -> list[Most]:

@@ -272,7 +272,8 @@ class Walk:
 
     def _first_at(self, place: int) -> tuple[Key, str] | None:
         queue = self._queues.get(place) or self._queue(place)
-        found = queue.found = queue.first(self._mask(queue) & ~queue.late)
+        # Most queues that hold others have no jobs of their own.
+        found = queue.found = queue.first(self._mask(queue) & ~queue.late) if queue.open else None
         return None if found is None else turn_of(found)
 
     def _first_late(self) -> Entry | None:

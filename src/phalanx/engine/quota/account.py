@@ -112,6 +112,14 @@ class QueueAccount:
         """Whether it would still be within its nominal quota."""
         return not [i for i in self.lendable if need[i] and self.used[i] + need[i] > self.deserved[i]]
 
+    @property
+    def nominal_left(self) -> list[int]:
+        """What it may have more of each resource within its nominal quota."""
+        left = [UNBOUNDED] * len(RESOURCES)
+        for resource in self.lendable:
+            left[resource] = self.deserved[resource] - self.used[resource]
+        return left
+
     def below_limit(self, resource: int) -> int:
         """How much more of a resource it could have at most by its own limit."""
         limit = self.queue.limit[resource]

@@ -226,10 +226,7 @@ class Quotas:
         borrowed_of = 0
         below_limits = [UNBOUNDED] * len(RESOURCES)
         for each in self.accounts[path].trail[:0:-1]:
-            room = below_limits[:]
-            for resource in each.lendable:
-                room[resource] = min(room[resource], each.deserved[resource] - each.used[resource])
-            found.append(room)
+            found.append(list(map(min, below_limits, each.nominal_left)))
             if each.borrows_beside:
                 borrowed_of = len(found)
             below_limits = [min(left, each.below_limit(resource)) for resource, left in enumerate(below_limits)]
