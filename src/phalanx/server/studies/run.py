@@ -17,6 +17,9 @@ from phalanx.server.studies.shelf import ANSWER, ASKED, ERROR, write
 from phalanx.server.studies.telling import Telling
 
 ERROR_LENGTH_MAX = 2_000
+RESERVE_BYTES = 8 << 20
+"""Given back when all other memory is used up: to say so takes some."""
+
 TOO_MUCH_MEMORY = f"it needs more than {MEMORY_BYTES_MAX >> 30} GiB of memory: take a part of the trace"
 
 
@@ -28,6 +31,7 @@ def main(handle: str, folder: str) -> int:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
     resource.setrlimit(resource.RLIMIT_FSIZE, (WRITTEN_BYTES_MAX, WRITTEN_BYTES_MAX))
     asked = msgspec.json.decode(Path(ASKED).read_bytes(), type=Asked)
+    reserve = bytearray(RESERVE_BYTES)
     try:
         # What these import is counted by the bounds above, too.
         from phalanx.server.studies.compared import compared
@@ -40,6 +44,7 @@ def main(handle: str, folder: str) -> int:
         answer = planned(study, asked, telling) if asked.kind == CAPACITY else compared(study, asked, telling)
         write(Path(ANSWER), msgspec.json.encode(answer))
     except MemoryError:
+        del reserve
         return _failed(TOO_MUCH_MEMORY)
     except (PhalanxError, ValueError, OverflowError) as error:
         return _failed(str(error))
