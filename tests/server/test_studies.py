@@ -287,7 +287,14 @@ def test_a_viewer_of_the_whole_cluster_has_studies_that_only_operators_see_too(s
 
 
 def runner(name: str) -> int:
-    """The process of a study."""
+    """The process of a study. One that has just begun is no program of its own yet."""
+    eventually(lambda: _runner(name) is not None)
+    found = _runner(name)
+    assert found is not None, f"there is no process of {name}"
+    return found
+
+
+def _runner(name: str) -> int | None:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
@@ -296,4 +303,4 @@ def runner(name: str) -> int:
                 continue
             if "phalanx.server.studies.run" in words and any(word.endswith(name) for word in words):
                 return int(entry.name)
-    raise AssertionError(f"there is no process of {name}")
+    return None
