@@ -46,6 +46,9 @@ def test_a_gpu_is_drained_alone_and_the_rest_of_its_node_takes_work(
     shown = capsys.readouterr().out
     assert "3 draining" in shown
     assert "GPU 3 draining: loose riser" in shown
+    assert run(cli, ["drain", "n0", "--gpu", "5"]) == Exit.OK
+    assert run(cli, ["undrain", "n0", "--gpu", "5"]) == Exit.OK
+    assert node(server, "n0")["reason"] == "GPU 3 draining: loose riser"
     assert run(cli, ["undrain", "n0", "--gpu", "3"]) == Exit.OK
     assert (node(server, "n0")["gpus_out"], node(server, "n0")["reason"]) == ([], "")
 

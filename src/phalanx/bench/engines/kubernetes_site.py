@@ -16,7 +16,7 @@ from phalanx.bench.kubernetes.kwok import LISTS_IN_PAGES, NodesOfKwok, nodes_of_
 
 READY_S = 300.0
 BY_ADDRESS = "--kubelet-preferred-address-types=InternalIP"
-"""Has the API server read logs at the addresses of nodes, whose names nobody knows."""
+"""Has the API server read logs at the addresses of nodes, whose names are in no DNS."""
 
 STAGES = """\
 apiVersion: kwok.x-k8s.io/v1alpha1

@@ -143,8 +143,9 @@ class View:
                 self._past.note_health(node, seq, self._state.now, health, reason)
             case DeviceHealthChanged(node=node, device=device, health=health, reason=reason):
                 self._devices[node] = None
-                if self._state.capacity.health[self._state.topology.number[node]] is Health.HEALTHY:
-                    # Else it is more important why the node takes no work.
+                number, capacity = self._state.topology.number[node], self._state.capacity
+                if capacity.health[number] is Health.HEALTHY and (reason or not capacity.unhealthy[number]):
+                    # Why the node takes no work is more important, and so is why another GPU of it takes none.
                     self._health[node] = f"GPU {device} {health.value}: {reason}" if reason else ""
             case ClusterChanged() | PolicyChanged():
                 # Which jobs are of one kind depends on both.
