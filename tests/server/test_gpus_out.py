@@ -78,6 +78,13 @@ def test_a_check_whose_fault_is_the_nodes_drains_the_node(server: Server, tmp_pa
     assert run(cli, ["undrain", "n0"]) == Exit.OK
 
 
+@pytest.mark.usefixtures("signed_in")
+def test_a_source_that_does_not_answer_drains_nothing(server: Server) -> None:
+    asked = ["health", "run", "--only", "dcgm", "--dcgm", "http://127.0.0.1:1/metrics", "--drain", "n0"]
+    assert run(cli, asked) == Exit.ERROR
+    assert (node(server, "n0")["health"], node(server, "n0")["gpus_out"]) == ("healthy", [])
+
+
 @pytest.mark.parametrize(
     ("body", "status", "told"),
     [

@@ -65,7 +65,7 @@ def run(
     Exits with 1 if a check failed or hung, so that it can be the prolog of a job or a cron job that drains the node.
     A check that this machine cannot make, such as that of GPUs without any, is skipped.
     """
-    from phalanx.faults.health.checks import FAILED, HUNG, run_checks
+    from phalanx.faults.health.checks import FAILED, HUNG, UNANSWERED, run_checks
 
     said = {name: at for name, at in zip(SAID, (dcgm, node_problems, nvrx), strict=True) if at}
     for name in only:
@@ -77,9 +77,10 @@ def run(
     found = list(run_checks([(name, arguments.get(name, "")) for name in names], timeout_s))
     emit([{"check": each.check, "state": each.state, "told": each.told} for each in found], COLUMNS, output)
     bad = [each for each in found if each.state in (FAILED, HUNG)]
+    # One that does not answer tells nothing of the node: a wrong address would drain them all.
     if bad and drain is not None:
         _drain(drain, bad)
-    return Exit.ERROR if bad else Exit.OK
+    return Exit.ERROR if bad or any(each.state == UNANSWERED for each in found) else Exit.OK
 
 
 def _drain(node: str, bad: Sequence[Result]) -> None:

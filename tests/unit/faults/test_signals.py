@@ -151,7 +151,7 @@ def test_the_service_of_nvrx_is_asked_on_its_socket(
 
 def test_a_service_that_is_not_there_fails_the_check(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, found = checked(capsys, "--only", "nvrx", "--nvrx", str(tmp_path / "gone.sock"))
-    assert (code, found["state"]) == (Exit.ERROR, "failed")
+    assert (code, found["state"]) == (Exit.ERROR, "unanswered")
     assert found["told"].startswith(f"{tmp_path}/gone.sock: ")
 
 

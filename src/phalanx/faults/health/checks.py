@@ -26,7 +26,7 @@ from phalanx.faults.health import devices, nvrx
 from phalanx.faults.health.signals import HOT_C, Finding, UnreadableError, dcgm_findings, node_problems, text_at
 from phalanx.faults.taxonomy.xid import XIDS, xid_of_line
 
-OK, FAILED, SKIPPED, HUNG = "ok", "failed", "skipped", "hung"
+OK, FAILED, SKIPPED, HUNG, UNANSWERED = "ok", "failed", "skipped", "hung", "unanswered"
 DISK_MB = 64
 CLOCK_S = 0.2
 CLOCK_OFF_S = 0.05
@@ -166,7 +166,7 @@ def _of_signals(name: str, source: str, read: Callable[[str, str], Iterator[Find
     try:
         return _of_findings(name, list(read(text_at(source), source)), "nothing wrong")
     except UnreadableError as error:
-        return Result(name, FAILED, str(error))
+        return Result(name, UNANSWERED, str(error))
 
 
 def _of_findings(name: str, bad: Sequence[Finding], well: str) -> Result:
@@ -184,7 +184,7 @@ def nvrx_service(socket: str) -> Result:
     except ImportError:
         return Result("nvrx", SKIPPED, "grpcio is not installed")
     except nvrx.NoAnswerError as error:
-        return Result("nvrx", FAILED, str(error))
+        return Result("nvrx", UNANSWERED, str(error))
     if answer.is_well:
         return Result("nvrx", OK, "nothing wrong")
     counted = f"{answer.failures} checks failed" if answer.failures else f"its checks ended with {answer.exit_code}"
