@@ -91,3 +91,57 @@ def test_a_job_that_is_told_to_end_saves_and_goes_on_from_there(launch: Launch, 
     assert "state that was saved at step 6" in second.errors()
     assert none_lost_or_twice(launch)
     assert launch.notes("ended")[-1]["digest"] == undisturbed
+
+
+def test_after_a_failure_that_ends_the_job_those_that_are_left_save_and_the_next_start_goes_on(
+    launch: Launch, undisturbed: str
+) -> None:
+    program = f"{FAULTS}\ndef at(step): step == 5 and kill_once(2)\ntrain({STEPS})"
+    first = launch(program, *WARM, "--max-restarts", "0")
+    assert first.wait() == 1
+    second = launch(f"train({STEPS})", *WARM)
+    assert second.wait() == 0, second.errors()
+    assert "state that was saved at step 5" in second.errors()
+    assert none_lost_or_twice(launch)
+    assert launch.notes("ended")[-1]["digest"] == undisturbed
+
+
+STORE_DIES = """
+import socket, stat
+
+def end_store():
+    # Nothing listens at its port any more, in either direction: what is there in its place answers nothing.
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for each in map(int, os.listdir("/proc/self/fd")):
+        try:
+            if stat.S_ISSOCK(os.fstat(each).st_mode):
+                with socket.socket(fileno=os.dup(each)) as found:
+                    is_stores = found.getsockname()[1:2] == (int(os.environ["MASTER_PORT"]),)
+                if is_stores:
+                    os.dup2(nothing, each)
+        except OSError:
+            continue
+
+def at(step):
+    rank = int(os.environ["RANK"])
+    if step != 5 or not is_first(rank):
+        return
+    if rank == 0:
+        end_store()
+        note("store ended")
+    if rank == 1:
+        until(lambda: notes("store ended"))
+        raise RuntimeError("bad luck")
+"""
+"""The store of the world is gone for good, while all its ranks live; then they need it."""
+
+
+def test_when_the_store_of_a_world_is_gone_for_good_its_ranks_go_on_in_another_with_their_memory(
+    launch: Launch, undisturbed: str
+) -> None:
+    launched = launch(f"{FAULTS}{STORE_DIES}train({STEPS})", *WARM, "--hang-timeout", "2")
+    assert launched.wait() == 0, launched.errors()
+    assert [len(found) for found in pids(launch).values()] == [1] * 4
+    assert none_lost_or_twice(launch)
+    assert digest(launch) == undisturbed
+    assert "4 of 4 go on in their processes" in launched.errors()

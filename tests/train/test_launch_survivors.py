@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -135,3 +136,24 @@ def test_a_world_with_too_few_agents_waits_with_its_memory(launch: Launch) -> No
     assert after[0] == before[0]
     assert after[1] != before[1]
     launch.let_go()
+
+
+def test_waiting_for_an_agent_for_longer_than_a_hang_may_take_costs_no_memory(launch: Launch) -> None:
+    port, hang_s, quiet = free_port(), 1.0, launch.folder / "out.quiet"
+    program = KEEP.replace("if restarts or epoch > 1:", "if not os.path.exists(out + '.quiet'):") + "keep()"
+    options = (*nodes("2", port), "--hang-timeout", str(hang_s))
+    agents = [launch(program, *options) for _ in range(2)]
+    epoch, before = whole(launch, 2)
+    first, last = sorted(agents, key=lambda agent: "waits for others" not in agent.errors())
+    last.process.kill()
+    launch.until(lambda: "gathering" in first.errors(), "too few agents")
+    # As ranks are that wait for a world.
+    quiet.touch()
+    until = time.monotonic() + 3 * hang_s
+    launch.until(lambda: time.monotonic() > until, "more than a hang may take")
+    quiet.unlink()
+    launch(program, *options)
+    _, after = whole(launch, 2, after=epoch)
+    assert after[0] == before[0]
+    launch.let_go()
+    assert "no progress" not in first.errors()

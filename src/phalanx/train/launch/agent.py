@@ -70,9 +70,8 @@ class AgentProcess:
         self._asked = 0
         self._gang = None if options.seat is None else GangFile(options.seat)
         self._stragglers, self._reporter = Stragglers(), FindingReporter()
-        self._look_at = 0.0
         self._holds_endpoint = False
-        self._hold_at = 0.0
+        self._look_at = self._hold_at = 0.0
         self._leaving = False
         self._patience_s = options.join_timeout_s
         self._refused = ""
@@ -162,7 +161,7 @@ class AgentProcess:
                 log.info("run %r is over, and this agent was not needed: %s", self._options.run_id, self._over["why"])
                 return EXITS.get(self._over["state"], FAILED_EXIT)
             await self._follow(epoch, now)
-            self._supervise(now)
+            self._supervise(epoch, now)
             self._check_patience(now)
             if self._is_gone(epoch):
                 return LEFT_EXIT if epoch is None else 0
@@ -412,7 +411,7 @@ class AgentProcess:
         has_leader = self._replica.leader is not None
         return not is_in or (not has_leader and time.monotonic() > self._left_at + self._timing.lease_s)
 
-    def _supervise(self, now: float) -> None:
+    def _supervise(self, epoch: Epoch | None, now: float) -> None:
         """Looks for ranks that make no progress, and stops them where no leader is heard."""
         workers = self._workers
         if workers is None:
@@ -425,7 +424,8 @@ class AgentProcess:
             log.warning("%s", self._fenced)
             self._begin_ending("no quorum", 0.0)
             return
-        stalled_s = workers.stalled_s()
+        # Ranks that wait for agents have no step to do.
+        stalled_s = workers.stalled_s() if epoch is not None and epoch.state == "running" else 0.0
         if stalled_s > self._options.hang_timeout_s and not workers.causes and self._explaining is None:
             self._explaining = asyncio.ensure_future(self._explain(workers, stalled_s))
 

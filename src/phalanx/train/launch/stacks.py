@@ -7,6 +7,9 @@ import linecache
 WAITING = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "barrier", "all_to_all", "recv", "send", "wait")
 """Functions of torch.distributed in which a rank waits for other ranks."""
 
+WAITING_IN = ("torch/distributed", "phalanx/train/elastic/group.py")
+"""The second is where ranks that keep their memory meet for a world."""
+
 
 def newest(text: str) -> str:
     """The last dump in a file of faulthandler's; all threads, the current one last."""
@@ -39,7 +42,7 @@ def is_waiting(dump: str) -> bool:
         name, _, rest = line.removeprefix("File ").partition(", line ")
         number, _, function = rest.partition(" in ")
         path = name.strip(chr(34))
-        if "torch/distributed" in path or function == "_engine_run_backward":
+        if any(place in path for place in WAITING_IN) or function == "_engine_run_backward":
             return True
         source = linecache.getline(path, int(number)) if number.isdigit() else ""
         return any(f"{word}(" in source for word in WAITING)
