@@ -15,12 +15,7 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
-PRELOAD = [
-    "torch.distributed.tensor",
-    "torch.distributed.checkpoint",
-    "phalanx.train.checkpoint.store",
-    "phalanx.train.checkpoint.store.media.remote",
-]
+from phalanx.bench.launch.warm import PRELOAD
 
 
 @functools.cache

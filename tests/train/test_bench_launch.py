@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 
 import pytest
-import warm
 
-from phalanx.bench.launch import detection, faults, recovery, resize, storm
+from phalanx.bench.launch import detection, faults, recovery, resize, storm, warm
 from phalanx.bench.launch.faults import KINDS, fault_of
 
 pytestmark = pytest.mark.needs("torch")
@@ -17,7 +16,6 @@ pytestmark = pytest.mark.needs("torch")
 def warm_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """What starts agents and ranks has imported torch: no more is shown by each of them importing it."""
     monkeypatch.setattr(sys, "executable", warm.python())
-    monkeypatch.setenv("PYTHON_EXEC", warm.python())
 
 
 def silent(line: str) -> None:

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import warm
 from launching import NOTES, Launch, Launched, launching
+
+from phalanx.bench.launch import warm
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "frameworks"
 KILLED, LEAVES, STEPS = 13, 19, 28

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import warm
 from launching import Launch, Launched, launching
 from processes import free_port
+
+from phalanx.bench.launch import warm
 
 NEVER = "last_call_timeout=1000"
 """A world that waited for the last call would not begin."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import warm
 from launching import NOTES, Launch, Launched
+
+from phalanx.bench.launch import warm
 
 TRAINING = (
     NOTES

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from phalanx.bench.launch import warm
 from phalanx.bench.launch.run import LAUNCH, PRELOAD, TORCHRUN, Process, Run, free_port
 from phalanx.bench.row import Row, Tell, row
 
@@ -85,7 +85,7 @@ def run(scale: Scale, tell: Tell) -> list[Row]:
     ours = "launcher as planned, with standby"
     theirs = f"torchrun, last call {scale.last_call_s} s"
     ways = {
-        ours: (*LAUNCH, "--standby", "1", "--preload", PRELOAD, "--", sys.executable),
+        ours: (*LAUNCH, "--standby", "1", "--preload", PRELOAD, "--", warm.python()),
         "torchrun as planned (--rdzv-backend=phalanx)": (*TORCHRUN, "--rdzv-backend=phalanx", "--max-restarts", "9"),
         theirs: (*elastic, *where),
     }
@@ -97,7 +97,8 @@ def run(scale: Scale, tell: Tell) -> list[Row]:
 
 def _resized(name: str, launcher: Sequence[str], port: int, scale: Scale, tell: Tell) -> list[Row]:
     rows = []
-    with Run() as run:
+    # Six imports of torch at once would take longer than the waits that are measured.
+    with Run(warm.python()) as run:
         gang = Gang(run, launcher, port)
         gang.become(scale.sizes[0])
         _await_steps(run, scale.sizes[0], 0.0, scale.steps)

@@ -27,17 +27,21 @@ PRELOAD = "torch,torch.distributed,phalanx.bench.launch.rank"
 class Process:
     """One agent, and the lines of its standard error with the time of each."""
 
-    def __init__(self, command: Sequence[str], variables: Mapping[str, str], before: Sequence[str] = ()) -> None:
+    def __init__(
+        self, python: str, command: Sequence[str], variables: Mapping[str, str], before: Sequence[str] = ()
+    ) -> None:
         """`before` is what stands before the interpreter."""
         home = str(Path(__file__).parents[3])
         path = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, **variables}
         self._process = subprocess.Popen(
-            [*before, sys.executable, *command],
+            [*before, python, *command],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
             env=environment,
+            # The kernel has stopped processes of a group go on once the shell that started the group has ended.
+            process_group=0,
         )
         self.lines: list[tuple[float, str]] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -75,7 +79,9 @@ class Process:
 class Run:
     """The agents of one run and the notes of its ranks; ended with its `with` block."""
 
-    def __init__(self) -> None:
+    def __init__(self, python: str | None = None) -> None:
+        """`python` runs agents, and the ranks of torchrun's; this process's own where none is named."""
+        self.python = python or sys.executable
         self._temporary = tempfile.TemporaryDirectory(prefix="phalanx-bench-", ignore_cleanup_errors=True)
         self.folder = Path(self._temporary.name)
         self.processes: list[Process] = []
@@ -85,7 +91,7 @@ class Run:
     ) -> Process:
         """Starts an agent; `launcher` is its command up to the program."""
         words = [*launcher, RANK, way, str(self.folder), str(number)]
-        process = Process(words, variables or {})
+        process = Process(self.python, words, {"PYTHON_EXEC": self.python, **(variables or {})})
         self.processes.append(process)
         return process
 

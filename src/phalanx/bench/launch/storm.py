@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import random
 import signal
-import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from phalanx.bench.launch import audit
+from phalanx.bench.launch import audit, warm
 from phalanx.bench.launch.hosts import Hosts
 from phalanx.bench.launch.run import LAUNCH, PATIENCE_S, Process, Run
 from phalanx.bench.launch.storm_rank import BATCH, SAMPLES
@@ -153,9 +152,10 @@ class Storm:
     def _start(self, host: int) -> Process:
         where = ("--rdzv-endpoint", f"{self._hosts.address(0)}:{PORT}", "--local-addr", self._hosts.address(host))
         conf = ("--rdzv-conf", f"lease={LEASE_S},last_call_timeout=1", "--max-restarts", "100000")
-        warm = ("--standby", "1", "--preload", PRELOAD)
-        words = [*LAUNCH, "--nnodes", f"{LEAST}:{self._hosts.count}", *where, *conf, *warm, "--", sys.executable]
-        process = Process([*words, RANK, str(self._run.folder)], {}, before=self._hosts.command(host))
+        standby = ("--standby", "1", "--preload", PRELOAD)
+        words = [*LAUNCH, "--nnodes", f"{LEAST}:{self._hosts.count}", *where, *conf, *standby, "--", self._run.python]
+        words += [RANK, str(self._run.folder)]
+        process = Process(self._run.python, words, {}, before=self._hosts.command(host))
         self._run.processes.append(process)
         return process
 
@@ -193,7 +193,8 @@ class Tail:
 
 
 def run(scale: Scale, tell: Tell) -> list[Row]:
-    with Run() as run, Hosts(scale.hosts, long_lines=[scale.hosts - 1]) as hosts:
+    # Imports by each agent that comes anew would take most of the time on a busy machine.
+    with Run(warm.python()) as run, Hosts(scale.hosts, long_lines=[scale.hosts - 1]) as hosts:
         storm = Storm(run, hosts, random.Random(7))
         storm.settled()
         seconds = []
@@ -235,8 +236,8 @@ def _undisturbed(last: int) -> str:
     """The weights of one rank that nothing happens to."""
     with Run() as run:
         (run.folder / "end").write_text(str(last))
-        words = [*LAUNCH, "--nproc-per-node", "1", "--", sys.executable, RANK, str(run.folder)]
-        agent = Process(words, {"BENCH_STEP_S": "0"})
+        words = [*LAUNCH, "--nproc-per-node", "1", "--", run.python, RANK, str(run.folder)]
+        agent = Process(run.python, words, {"BENCH_STEP_S": "0"})
         run.processes.append(agent)
         agent.wait(PATIENCE_S + last * STEP_MOST_S)
         return str(run.notes("digest")[-1]["digest"])

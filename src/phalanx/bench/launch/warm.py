@@ -1,6 +1,6 @@
-"""A Python for tests whose torch is imported already: `python()` is its path, for a launcher or a torchrun.
+"""A Python whose torch is imported already: `python()` is its path, for a launcher or a torchrun.
 
-It is a small program. It has a process, forked where torch has been imported once for all tests, run what it was to
+It is a small program. It has a process, forked where torch has been imported once for all of them, run what it was to
 run, with its variables, descriptors, folder and network; it passes on signals, and ends as that process ends. An agent
 of our own needs no torch, and is run by the real Python.
 """
@@ -29,7 +29,15 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
-from processes import PRELOAD
+from phalanx.train.launch.bootstrap import end_with_the_launcher
+
+PRELOAD = [
+    "torch.distributed.tensor",
+    "torch.distributed.checkpoint",
+    "phalanx.train.checkpoint.store",
+    "phalanx.train.checkpoint.store.media.remote",
+]
+"""What ranks of benchmarks and tests import."""
 
 CLONE_NEWNET = 0x40000000
 
@@ -77,6 +85,8 @@ def python() -> str:
 
 
 def serve(path: str) -> None:
+    # It is a child of what forks, and ends with it.
+    end_with_the_launcher()
     quicken_torchrun()
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(f"{path}.part")
@@ -104,7 +114,8 @@ class Forks:
 
     def serve(self) -> None:
         while True:
-            ready, _, _ = select.select([self._listener, *self._asked, *self._ends], [], [])
+            watched: list[Any] = [self._listener, *self._asked, *self._ends]
+            ready, _, _ = select.select(watched, [], [])
             for each in ready:
                 if each is self._listener:
                     self._fork(self._listener.accept()[0])
