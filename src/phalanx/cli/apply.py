@@ -34,7 +34,8 @@ def apply(file: str | None, policy: str | None, yes: bool, dry_run: bool, output
     """Change the cluster, its queues or its policy to those of FILE, after showing the difference.
 
     Shows which jobs the change would stop, and asks before it makes the change. FILE is a cluster file. A FILE with
-    only `queues`, `policy`, `maintenance`, `defragment` or `patience` changes these and leaves the rest as it is.
+    only `queues`, `policy`, `maintenance`, `defragment`, `patience` or `recovery` changes these and leaves the rest as
+    it is.
     """
     if bool(file) == bool(policy):
         raise click.UsageError("expected FILE, or --policy NAME to change no more than that")

@@ -34,7 +34,7 @@ NODES_MAX = 100_000
 @click.command()
 @click.option(
     "--health",
-    type=click.Choice(["healthy", "suspect", "draining", "failed"]),
+    type=click.Choice(["healthy", "spare", "suspect", "draining", "failed"]),
     help="Only nodes of this health. Default: all.",
 )
 @state_option

@@ -52,7 +52,7 @@ REASONS = {
 }
 """Slurm's nearest word; `phalanx why ID` says more."""
 
-NODE_STATES = {"healthy": "idle", "suspect": "down*", "draining": "drain", "failed": "down"}
+NODE_STATES = {"healthy": "idle", "spare": "resv", "suspect": "down*", "draining": "drain", "failed": "down"}
 QUEUE_LINE = "{:>18} {:>9.9} {:>8.8} {:>8.8} {:>2} {:>10} {:>6} {}"
 NODES_LINE = "{:<12} {:>5} {:>6} {}"
 

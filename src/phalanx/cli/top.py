@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 EVERY_S = 2.0
 NODES_MAX, JOBS_MAX = 10_000, 200
-HEALTH_STYLE = {"healthy": "green", "suspect": "yellow", "draining": "cyan", "failed": "red"}
+HEALTH_STYLE = {"healthy": "green", "spare": "blue", "suspect": "yellow", "draining": "cyan", "failed": "red"}
 STATE_STYLE = {"running": "green", "starting": "cyan", "stopping": "yellow", "suspended": "magenta", "pending": "dim"}
 
 

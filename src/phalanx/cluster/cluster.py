@@ -10,6 +10,7 @@ from phalanx.cluster.cells import CellSite
 from phalanx.cluster.link import Link as Link
 from phalanx.cluster.maintenance import Maintenance
 from phalanx.cluster.queues import Queue, Quota
+from phalanx.cluster.recovery import Recovery
 
 NODE = "node"
 """The one level every cluster has. Levels before it are domains of nodes, levels after it split a node."""
@@ -22,9 +23,12 @@ DEFAULT_POLICY = "phalanx"
 
 
 class Health(StrEnum):
-    """Health of a device or node. Only `healthy` takes new work; `failed` ends what runs there."""
+    """Health of a device or node. Only `healthy` takes new work; `failed` ends what runs there. A `spare` node is well,
+    and kept for jobs that lose a node: the State says which are, and no event does.
+    """
 
     HEALTHY = "healthy"
+    SPARE = "spare"
     SUSPECT = "suspect"
     DRAINING = "draining"
     FAILED = "failed"
@@ -100,7 +104,7 @@ class Cluster:
     than `patience_ms`, or that of its queue, is passed no more; 0 is never, None that nothing is said of it.
     `links["rack"]` joins the nodes of one rack, `links["node"]` the devices of one node, `links["cluster"]` all.
     Without `queues` jobs may name any queue, and none has a quota. With `cells` queues are virtual clusters that own
-    some of the hardware.
+    some of the hardware. With `recovery` jobs that lose a node go on where they were.
     """
 
     nodes: tuple[Node, ...]
@@ -115,6 +119,7 @@ class Cluster:
     defragment_ms: int = 0
     cells: CellSite | None = None
     patience_ms: int | None = None
+    recovery: Recovery | None = None
 
     def __post_init__(self) -> None:
         if NODE not in self.levels:

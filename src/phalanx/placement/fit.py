@@ -265,7 +265,7 @@ class Fit:
         capacity = self.capacity
         if within != capacity.topology.everything:
             yield "outside", within
-        for health in (Health.FAILED, Health.DRAINING, Health.SUSPECT):
+        for health in (Health.FAILED, Health.DRAINING, Health.SUSPECT, Health.SPARE):
             yield health.value, ~capacity.with_health[health]
         for number, amount in ask.needs:
             yield capacity.amounts[number].name, capacity.amounts[number].at_least(amount)

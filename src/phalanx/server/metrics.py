@@ -23,7 +23,7 @@ STATES = ("waiting", "starting", "running", "suspended", "stopping", "succeeded"
 ERROR_BOUNDS_S = (10.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
 """Upper bounds of the classes into which it is counted how far off a start was."""
 
-HEALTHS = ("healthy", "suspect", "draining", "failed")
+HEALTHS = ("healthy", "spare", "suspect", "draining", "failed")
 
 
 class ClusterMetrics(Collector):

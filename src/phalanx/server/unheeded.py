@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from phalanx.cluster.cluster import Cluster
+from phalanx.cluster.recovery import Recovery
 from phalanx.engine.state.state import State
 from phalanx.errors import PhalanxError
 from phalanx.server.options import Options
@@ -56,7 +57,10 @@ def _differs(state: State, options: Options, described: Callable[[Options], Clus
     except PhalanxError:
         return True
     if options.cluster:
-        return replace(cluster, policy=present.policy) != present
+        # A folder of an earlier release has nothing of recovery, which its file does not ask for either.
+        is_earlier = present.recovery is None and cluster.recovery == Recovery()
+        recovery = None if is_earlier else cluster.recovery
+        return replace(cluster, policy=present.policy, recovery=recovery) != present
     return cluster.nodes != present.nodes
 
 

@@ -19,6 +19,7 @@ PREDICATE_WORDS = {
     "failed": "failed",
     "draining": "draining",
     "suspect": "suspect",
+    "spare": "kept as spares",
     "free_gpus": "without enough free GPUs",
     "cpus": "without enough free CPUs",
     "memory": "without enough free memory",

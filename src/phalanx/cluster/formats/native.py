@@ -27,6 +27,7 @@ from phalanx.cluster.formats.limits import (
 )
 from phalanx.cluster.formats.maintenance import MAINTENANCE_KEYS, read_maintenance
 from phalanx.cluster.formats.queues import JOB_PRIORITY_KEYS, QUEUE_KEYS, QUOTA_KEYS, read_patience, read_queues
+from phalanx.cluster.formats.recovery import RECOVERY_KEYS, read_recovery
 from phalanx.cluster.formats.taint import TAINT_KEYS
 from phalanx.cluster.formats.virtual_clusters import OWNED_KEYS, VIRTUAL_CLUSTER_KEYS, read_virtual_clusters
 from phalanx.document import Field, Fields, read_document
@@ -50,6 +51,7 @@ CLUSTER_KEYS = (
     "maintenance",
     "defragment",
     "patience",
+    "recovery",
     "virtual_clusters",
 )
 GPU_TYPE_KEYS = ("memory_gb",)
@@ -75,6 +77,7 @@ KEYS = {
     "virtual_clusters": VIRTUAL_CLUSTER_KEYS,
     "virtual_clusters.cells": OWNED_KEYS,
     "maintenance": MAINTENANCE_KEYS,
+    "recovery": RECOVERY_KEYS,
 }
 """Every key of a cluster file, by the part of the file it belongs to."""
 
@@ -111,6 +114,7 @@ def read_cluster(
         maintenance=fields.get("maintenance", lambda windows: read_maintenance(windows, cluster.nodes, now_ms), ()),
         defragment_ms=fields.get("defragment", read_period, 0),
         patience_ms=fields.get("patience", read_patience, None),
+        recovery=fields.get("recovery", lambda recovery: read_recovery(recovery, cluster), None),
         cells=fields.get("virtual_clusters", lambda clusters: read_virtual_clusters(clusters, cluster), None),
     )
 

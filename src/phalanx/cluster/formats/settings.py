@@ -10,12 +10,14 @@ from phalanx.cluster.formats.limits import CLUSTER_LIMITS
 from phalanx.cluster.formats.maintenance import read_maintenance
 from phalanx.cluster.formats.native import read_period
 from phalanx.cluster.formats.queues import read_patience, read_queues
+from phalanx.cluster.formats.recovery import read_recovery
 from phalanx.cluster.maintenance import Maintenance
 from phalanx.cluster.queues import Queue
+from phalanx.cluster.recovery import Recovery
 from phalanx.document import Field, read_document
 from phalanx.document.tree import Map
 
-SETTING_KEYS = ("version", "policy", "queues", "maintenance", "defragment", "patience")
+SETTING_KEYS = ("version", "policy", "queues", "maintenance", "defragment", "patience", "recovery")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,7 @@ class Settings:
     defragment_ms: int | None = None
     patience_ms: int | None = None
     policy: str | None = None
+    recovery: Recovery | None = None
 
     @property
     def said(self) -> dict[str, Any]:
@@ -56,4 +59,5 @@ def read_settings(text: str, source: str, cluster: Cluster, now_ms: int) -> Sett
         defragment_ms=found.get("defragment", read_period, None),
         patience_ms=found.get("patience", read_patience, None),
         policy=found.get("policy", Field.title, None),
+        recovery=found.get("recovery", lambda recovery: read_recovery(recovery, cluster), None),
     )

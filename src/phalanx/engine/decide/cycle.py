@@ -13,6 +13,7 @@ from phalanx.engine.decide.improve import adjust_shares, promote_revocable, relo
 from phalanx.engine.decide.leave import stop_what_must_leave
 from phalanx.engine.decide.promised import start_prepared, start_promised
 from phalanx.engine.decide.reclaim import reclaim_in_plan, reclaim_with_victims
+from phalanx.engine.decide.replace import replace_lost
 from phalanx.engine.decide.replicas import Replicas
 from phalanx.engine.decide.resize import grow_elastic, shed_lost_members, shrink_to_sizes
 from phalanx.engine.decide.shortcut import short_plan
@@ -64,6 +65,11 @@ def decide(state: State, now: int) -> Plan:
         if builder.reservations.vacant:
             candidates.readmit()
         replicas = Replicas(builder)
+        # Jobs that lost hardware go on where they were.
+        for record in replace_lost(builder) if state.replacing else ():
+            candidates.started(record)
+            if _had_reservation(builder, record):
+                candidates.readmit()
         # 3. Each is placed as a whole gang, or preempts, or gets its infeasibility reason. Where the policy
         #    reserves devices and a time for pending jobs, no job is placed that would delay that. First of all ways to
         #    preempt, elastic jobs give back what they have beyond their minimum. Replicas that services lack by their

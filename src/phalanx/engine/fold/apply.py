@@ -23,6 +23,7 @@ from phalanx.engine.fold.canary import place_canary
 from phalanx.engine.fold.check import check, check_plan
 from phalanx.engine.fold.lacks import plan_without
 from phalanx.engine.quota.spending import Spending
+from phalanx.engine.recovery.spares import settle as settle_spares
 from phalanx.engine.state.elastic import does_without, lost
 from phalanx.engine.state.journal import Record
 from phalanx.engine.state.records import AttemptRecord, JobRecord, Phase, StopReason, shape_of
@@ -79,6 +80,8 @@ def apply(state: State, record: Record, line: bytes) -> None:
         check_plan(state, body)
         _follow(state, record, line)
         _decision(state, body)
+        if state.cluster.recovery is not None:
+            settle_spares(state)
         patience.look(state)
         if state.policy.observes_plans:
             state.policy.observe_plan(state.memory, body, record.now)
@@ -96,6 +99,8 @@ def apply(state: State, record: Record, line: bytes) -> None:
         foreign.settle_short(state)
     if state.cells is not None:
         state.cells.follow(state.capacity)
+    if state.cluster.recovery is not None:
+        settle_spares(state)
     _drop_moot_timers(state)
     # The event may have brought another policy.
     policy = state.policy
@@ -184,6 +189,7 @@ def _event(state: State, event: Event) -> None:
             maintenance.set_out(state)
         case ClusterChanged(cluster=cluster):
             reconfigure.change_cluster(state, cluster)
+            settle_spares(state)
         case PolicyChanged(policy=policy, placement=placement):
             reconfigure.change_policy(state, policy, placement)
         case TermBegun(term=term, lacks=lacks):
@@ -297,6 +303,8 @@ def _node_health(state: State, node: int, health: Health) -> None:
     name = state.topology.nodes[node].name
     if name in state.closed and health is not Health.FAILED:
         state.closed[name] = health
+        return
+    if state.capacity.health[node] is Health.SPARE and health is Health.HEALTHY:
         return
     state.capacity.set_health(node, health)
     state.reservations_stale = True

@@ -10,6 +10,8 @@ from phalanx.engine.fold.enqueue import call_dependents, leave, rekey
 from phalanx.engine.fold.holding import arrive, backoff_ms, depart, expect_end, may_give_way, stand_anew
 from phalanx.engine.fold.kept import go_on, keep_nothing, recall, reopen
 from phalanx.engine.fold.patience import calm
+from phalanx.engine.recovery.former import forget
+from phalanx.engine.recovery.spares import take
 from phalanx.engine.state.records import AttemptRecord, Phase, StopReason, usage_of
 from phalanx.engine.state.state import State
 from phalanx.engine.state.timer import Timer
@@ -38,6 +40,8 @@ def open_attempt(state: State, claim: Claim) -> None:
     leave(state, record)
     record.attempts = claim.attempt
     bookings = state.bookings(record.asked, claim.placement)
+    if record.former is not None:
+        take(state, bookings)
     attempt = AttemptRecord(
         record.asked,
         claim.attempt,
@@ -53,9 +57,9 @@ def open_attempt(state: State, claim: Claim) -> None:
         state.saving[attempt.key] = attempt
     record.opened = (state.now, state.opened_count)
     state.opened_count += 1
-    take = state.capacity.claim if claim.waits else state.capacity.hold
+    hold = state.capacity.claim if claim.waits else state.capacity.hold
     for booking in bookings:
-        take(booking)
+        hold(booking)
         arrive(state, attempt, booking)
         if booking.portion is not None and booking.portion.revocable:
             state.revocable[attempt.key] = attempt
@@ -275,6 +279,7 @@ def started(state: State, attempt: AttemptRecord) -> None:
         go_on(state, record, attempt, record.kept)
     calm(state, record)
     record.overdue = False
+    forget(state, record)
     rekey(state, record)
     expect_end(state, attempt)
     record.start_failures = 0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from math import inf, isfinite
 
-from phalanx.cluster.cluster import Cluster
+from phalanx.cluster.bits import members
+from phalanx.cluster.cluster import Cluster, Health
 from phalanx.cluster.queues import settled, unknown_queue, with_unit
 from phalanx.engine.fold import check_cells as cells_check
 from phalanx.engine.fold import reconfigure
@@ -109,9 +110,11 @@ def check(state: State, event: Event) -> None:
                 again = "submit it again; " if record.final is not None else ""
                 only = "only a job that has started and is not over can be requeued"
                 raise ValueError(f"job {name} {record.state.sentence}: {again}{only}")
-        case NodeHealthChanged(node=node):
+        case NodeHealthChanged(node=node, health=health):
             _check_node(state, node)
-        case DeviceHealthChanged(node=node, device=device):
+            _check_health(health)
+        case DeviceHealthChanged(node=node, device=device, health=health):
+            _check_health(health)
             gpus = state.topology.nodes[_check_node(state, node)].gpus
             if not 0 <= device < gpus:
                 raise ValueError(f"node {node} has devices 0 to {gpus - 1}, not {device}")
@@ -165,6 +168,11 @@ def _check_node(state: State, node: str) -> int:
     if node not in state.topology.number:
         raise ValueError(f"there is no node {node!r}")
     return state.topology.number[node]
+
+
+def _check_health(health: Health) -> None:
+    if health is Health.SPARE:
+        raise ValueError("which nodes are spares follows from the cluster's `recovery`, and is not said of one")
 
 
 def _check_foreign(state: State, event: ForeignUse) -> None:
@@ -388,6 +396,8 @@ def check_plan(state: State, plan: Plan) -> None:
                 f"a claim for attempt {claim.attempt} of job {claim.job}, which is not pending with that attempt next"
             )
         offered = state.capacity.all_devices if claim.waits or plan.withdrawn else state.capacity.free
+        if record.former is not None:
+            offered = _with_spares(state, offered)
         _check_claim(state, record, claim, offered, booked)
     for action in plan.actions:
         job, attempt = action.id.job, action.id.attempt
@@ -403,6 +413,14 @@ def check_plan(state: State, plan: Plan) -> None:
             raise ValueError(f"a verdict on job {verdict.job}, which is not pending")
     if plan.cells:
         cells_check.check_steps(state, plan.cells)
+
+
+def _with_spares(state: State, offered: list[int]) -> list[int]:
+    """What nodes offer to a job that lost hardware: spares, which are idle, all that is well."""
+    capacity, offered = state.capacity, list(offered)
+    for node in members(capacity.with_health[Health.SPARE]):
+        offered[node] = capacity.all_devices[node] & ~capacity.unhealthy[node]
+    return offered
 
 
 def _in_line(record: JobRecord, plan: Plan) -> bool:

@@ -9,7 +9,8 @@ from phalanx.engine.fold.holding import CRASH_MS, backoff_ms, depart, forget_end
 from phalanx.engine.fold.kept import forget_kept, keep_nothing, reopen
 from phalanx.engine.fold.patience import calm, expect
 from phalanx.engine.fold.request import take_request
-from phalanx.engine.state.records import AttemptRecord, JobRecord, JobState, Phase, StopReason, usage_of
+from phalanx.engine.recovery.former import forget, remember
+from phalanx.engine.state.records import GOES_ON, AttemptRecord, JobRecord, JobState, Phase, StopReason, usage_of
 from phalanx.engine.state.state import State
 from phalanx.engine.transaction.suspension import (
     kept_of,
@@ -119,8 +120,10 @@ def _after_end(
     elif record.cancelled or attempt.stop_reason is not None:
         _after_stop(state, record, attempt)
     elif outcome is Outcome.LOST:
+        remember(state, record, attempt)
         _again(state, record, _pause_ms(record, attempt, at_ms))
     else:
+        remember(state, record, attempt)
         record.failures += 1
         if record.failures <= record.job.retry_limit:
             _again(state, record, max(backoff_ms(record.failures), _pause_ms(record, attempt, at_ms)))
@@ -195,6 +198,10 @@ def _after_stop(state: State, record: JobRecord, attempt: AttemptRecord) -> None
         record.start_failures += 1
         _again(state, record, backoff_ms(record.start_failures))
     else:
+        if attempt.stop_reason in GOES_ON:
+            remember(state, record, attempt)
+        else:
+            forget(state, record)
         if attempt.stop_reason is StopReason.PREEMPTED:
             record.preemptions += 1
         _again(state, record, 0)
@@ -218,6 +225,7 @@ def _finish(state: State, record: JobRecord, final: JobState, reason: str) -> No
         discard(state, record, StopReason.CANCELLED)
         return
     leave(state, record)
+    forget(state, record)
     state.scaled.pop(record.job.id, None)
     record.final = final
     calm(state, record)

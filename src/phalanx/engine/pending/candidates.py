@@ -39,6 +39,7 @@ class Candidates:
         self._reserved = builder.reservations.changes
         self._quota_held = builder.quota_reservations.made
         self._seen: dict[str, None] = {}
+        self._started: dict[str, None] = {}
         self._skipped: list[JobRecord] = []
         self._held_back: dict[PendingClass, None] = {}
         self._refused: dict[str, PendingClass] = {}
@@ -57,6 +58,10 @@ class Candidates:
                     return None
                 continue
             _, job, pending = entry
+            if job in self._started:
+                self._pass_over(pending)
+                self._walk.look_again(pending.queue)
+                continue
             pending.queue.straight &= ~pending.bit
             if pending.attempt is not None:
                 self._walk.move(pending, pending.at + 1)
@@ -277,6 +282,19 @@ class Candidates:
     def reconsider(self) -> bool:
         """Whether promises that are kept by now have opened devices to others."""
         return self.builder.opened and not self.head
+
+    def started(self, record: JobRecord) -> None:
+        """A job has started before all candidates, and is none any more."""
+        self._started[record.job.id] = None
+        self._reasons.helped(record)
+        for pending in self._walk:
+            if pending.waiting is self.state.classes[record.shape]:
+                self._pass_over(pending)
+                self._walk.look_again(pending.queue)
+
+    def _pass_over(self, pending: PendingClass) -> None:
+        while pending.has_more and pending.job in self._started:
+            self._walk.move(pending, pending.at + 1)
 
     def helped(self, record: JobRecord) -> None:
         """A job has got its devices without having been a candidate."""

@@ -18,6 +18,7 @@ from phalanx.engine.preempt.need import need_of_others
 from phalanx.engine.preempt.preemption import PreemptionPlan
 from phalanx.engine.preempt.upper_bound import UpperBound, UpperBounds
 from phalanx.engine.preempt.way import Context
+from phalanx.engine.recovery.former import in_former_order
 from phalanx.engine.reserve.profile import End, Underway
 from phalanx.engine.reserve.quota_reservations import QuotaReservations
 from phalanx.engine.reserve.reservations import Reservations
@@ -156,9 +157,13 @@ class PlanBuilder:
 
     def start(self, record: JobRecord, seated: GangTrial) -> None:
         """A claim on free devices, and the start that goes with it."""
-        placement = placement_of(seated)
+        placement = _in_order(record, placement_of(seated))
+        self.start_at(record, placement, [seat.booking for seat in seated.seats])
+
+    def start_at(self, record: JobRecord, placement: Placement, bookings: list[Booking]) -> None:
+        """Likewise, where that is known and taken."""
         number = record.next_attempt
-        bookings = self.newest_bookings = [seat.booking for seat in seated.seats]
+        self.newest_bookings = bookings
         self.newest_release = self.transaction.release
         self.transaction.use(record.job.queue, usage_of(bookings), 1)
         self.claims.append(Claim(record.job.id, number, placement))
@@ -197,17 +202,17 @@ class PlanBuilder:
         self._make_way(room)
         self.reservations.grew()
         victims = tuple(victim.key for victim in (*stopped, *room.victims))
-        number = record.next_attempt
+        number, placement = record.next_attempt, _in_order(record, room.placement)
         self.newest_bookings = list(room.bookings)
         waits = not self.transaction.hold(room.bookings)
         self.newest_release = self.transaction.unclaim if waits else self.transaction.release
         self.transaction.use(record.job.queue, usage_of(room.bookings), 1)
-        self.claims.append(Claim(record.job.id, number, room.placement, waits, victims))
+        self.claims.append(Claim(record.job.id, number, placement, waits, victims))
         if waits:
             self.promised_gpus += self.held_gpus(room.bookings)
             self.transaction.claim(room.bookings)
         else:
-            self.begin(record.job.id, number, record.next_seq, room.placement, room.bookings)
+            self.begin(record.job.id, number, record.next_seq, placement, room.bookings)
         # Where no job is past its max_wait, one within its nominal quota goes first, or reclaims in the next decision.
         if self.state.quotas and self.state.waits_are_limited and not room.shrunk and not room.moves:
             self.borrows.add(TentativeBorrow(record, self.newest_bookings, waits, (*stopped, *room.victims)))
@@ -364,6 +369,11 @@ class PlanBuilder:
             reservations=self.reservations.news,
             cells=tuple(self.transaction.cell_steps),
         )
+
+
+def _in_order(record: JobRecord, placement: Placement) -> Placement:
+    """A job that lost hardware has the ranks that it had, wherever it starts."""
+    return placement if record.former is None else in_former_order(record.former, placement)
 
 
 def _resizes(action: Action, attempt: AttemptRecord) -> bool:

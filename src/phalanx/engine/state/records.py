@@ -103,6 +103,10 @@ class StopReason(StrEnum):
     SCALED = "scaled_to_zero"
 
 
+GOES_ON = (StopReason.HARDWARE, StopReason.LOST, StopReason.MAINTENANCE, StopReason.REQUEUED)
+"""Why attempts are stopped whose jobs go on where they were, without the hardware that takes no work any more."""
+
+
 @dataclass(slots=True, eq=False)
 class AttemptRecord:
     """One try at running a job. `key` is its name: 4821/2; `group` is what a policy tells it apart by when it chooses
@@ -241,7 +245,7 @@ class Kept:
 class JobRecord:
     """One job, from its submission on. `preempted_for` is the job it was last stopped for, where that is known; `kept`
     is what is left of a suspended attempt, until it runs again. `wasted` is how many attempts in a row have crashed
-    within minutes since others were preempted for it.
+    within minutes since others were preempted for it; `former` is where it was before it lost hardware, until it runs.
     """
 
     job: Job
@@ -282,6 +286,7 @@ class JobRecord:
     marks: dict[str, int] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
     kept: Kept | None = None
+    former: Placement | None = None
 
     @property
     def next_attempt(self) -> int:

@@ -18,6 +18,7 @@ def unsettled(state: State) -> bool:
         or state.to_stop
         or state.waiting_claims
         or state.preparing
+        or state.replacing
         or state.defragmented_ms == state.now
         or state.elastic
         or state.revocable
@@ -40,6 +41,7 @@ def is_plain(state: State) -> bool:
         or state.to_stop
         or state.waiting_claims
         or state.preparing
+        or state.replacing
         or state.elastic
         or state.revocable
         or state.adjustments

@@ -24,6 +24,7 @@ from phalanx.engine.state.history import History
 from phalanx.engine.state.journal import Digest
 from phalanx.engine.state.preemptible import PreemptibleGpus
 from phalanx.engine.state.records import (
+    GOES_ON,
     OVERDUE,
     UNSAID_MS,
     AttemptRecord,
@@ -102,6 +103,7 @@ class State:
         self.lacks: tuple[str, ...] = ()
         self.suspend: SuspendRates | None = None
         self.kept: dict[str, None] = {}
+        self.replacing: dict[str, None] = {}
         self.foreign: dict[str, ForeignUse] = {}
         self.foreign_short: dict[str, None] = {}
         self.passed: dict[str, list[tuple[int, int, str]]] = {}
@@ -380,6 +382,21 @@ class State:
         record = self.jobs.get(job)
         attempt = record.attempt if record is not None else None
         return attempt if attempt is not None and attempt.number == number else None
+
+    def comes_back(self, attempt: AttemptRecord) -> bool:
+        """Whether what a terminating attempt leaves is for its own job, which goes on there without what it lost."""
+        reason = attempt.stop_reason or self.to_stop.get(attempt.key)
+        return self.cluster.recovery is not None and reason in GOES_ON and self.has_lost(attempt.placement)
+
+    def has_lost(self, placement: Placement) -> bool:
+        """Whether some of the hardware of a placement takes no work any more."""
+        number, capacity = self.topology.number, self.capacity
+        return any(
+            slot.node not in number
+            or capacity.health[number[slot.node]] is not Health.HEALTHY
+            or any(capacity.unhealthy[number[slot.node]] >> device & 1 for device in slot.devices)
+            for slot in placement.slots
+        )
 
     def attempts_present(self) -> Iterator[AttemptRecord]:
         """All present attempts, by group."""

@@ -39,8 +39,9 @@ class Vacancy:
 
         Where `claims_stay`, no claim is taken back and each task needs GPUs: nodes claimed as a whole are left out.
         """
-        self._catch_up(list(leaving.values()))
         state = log.state
+        # What a job leaves that lost hardware is kept for itself.
+        self._catch_up([attempt for attempt in leaving.values() if not state.comes_back(attempt)])
         claimed, everything = state.capacity.claimed, state.capacity.all_devices
         for node, left in self._by_node.items():
             if claims_stay and claimed[node] == everything[node] == left.bare:

@@ -330,8 +330,10 @@ def in_the_way(state: State, record: JobRecord) -> list[Maintenance]:
 
 
 def repairable(state: State, record: JobRecord) -> tuple[str, ...]:
-    """Nodes the job could use if they were healthy, and that maintenance does not keep closed."""
-    return tuple(node for node, _ in unhealthy(state, record) if node not in state.closed)
+    """Nodes the job could use if they were healthy, and that neither maintenance nor others' recovery keeps closed."""
+    number, health = state.topology.number, state.capacity.health
+    ailing = (node for node, _ in unhealthy(state, record) if node not in state.closed)
+    return tuple(node for node in ailing if health[number[node]] is not Health.SPARE)
 
 
 def unhealthy(state: State, record: JobRecord) -> tuple[tuple[str, str], ...]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.queues import Quota, loose_limits, with_unit
+from phalanx.cluster.recovery import Recovery
 from phalanx.engine.fold.check import check
 from phalanx.engine.fold.reconfigure import stopped_by
 from phalanx.engine.state.state import State
@@ -197,6 +198,8 @@ def _key(name: str) -> str:
 def _value(name: str, value: object) -> str:
     """A value as the file of a cluster would have it."""
     match value:
+        case Recovery():
+            return f"{value.spares} spares per {value.per}"
         case Quota():
             said = {each: amount for each, amount in value._asdict().items() if amount is not None}
             return ", ".join(f"{_key(each)} {_value(each, amount)}" for each, amount in said.items()) or "none"

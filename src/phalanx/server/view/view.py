@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, insert
 
+from phalanx.cluster.bits import members
 from phalanx.cluster.cluster import Health
 from phalanx.engine.state.records import AttemptRecord, JobRecord, Phase, StopReason
 from phalanx.engine.state.state import State
@@ -62,6 +63,7 @@ class Seen(NamedTuple):
 
 
 SUSPENDED = "suspended"
+SPARE = "kept for jobs that lose a node"
 """The reason of an attempt that was stopped because its job was suspended."""
 
 REVIEWS_MAX = 16
@@ -110,6 +112,7 @@ class View:
         self._specs: dict[str, int] = {}
         self._health: dict[str, str] = {}
         self._devices: dict[str, None] = {}
+        self._spares: dict[str, None] = {}
         self._verdicts: dict[str, str] = {}
         self._told: dict[str, Reason] = {}
         self._head: str | None = None
@@ -337,10 +340,19 @@ class View:
 
     def _write_nodes(self, connection: Connection, busy: Iterable[str]) -> None:
         known = self._state.topology.number
+        self._follow_spares()
         touched = [name for name in dict.fromkeys([*busy, *self._health, *self._devices]) if name in known]
         CHANGED_NODES.run(connection, [node_row(self._state, name) for name in touched])
         NODE_REASONS.run(connection, [{"name": name, "reason": reason} for name, reason in self._health.items()])
         self._health, self._devices = {}, {}
+
+    def _follow_spares(self) -> None:
+        """Which nodes are spares follows from what runs, unsaid by any record."""
+        mask, nodes = self._state.capacity.with_health[Health.SPARE], self._state.topology.nodes
+        spares = {nodes[number].name: None for number in members(mask)} if mask else {}
+        self._health |= {name: "" for name in self._spares if name not in spares and name not in self._health}
+        self._health |= {name: SPARE for name in spares if name not in self._spares}
+        self._spares = spares
 
     def _write_virtual_clusters(self, connection: Connection) -> None:
         if not self._stirred or (self._state.cells is None and self._virtual_clusters == {}):

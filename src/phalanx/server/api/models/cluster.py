@@ -21,7 +21,7 @@ class NodeModel(Answered):
     """A node, and what happens on it."""
 
     name: str
-    health: Literal["healthy", "suspect", "draining", "failed"]
+    health: Literal["healthy", "spare", "suspect", "draining", "failed"]
     reason: str
     gpus: int
     gpus_used: int

@@ -57,8 +57,8 @@ async def apply_cluster(
 ) -> Response:
     """Change the cluster, its queues and its policy to those of a cluster file. Jobs that can go on do.
 
-    A file that only has `queues`, `policy`, `maintenance`, `defragment` or `patience` changes these and leaves the
-    rest as it is.
+    A file that only has `queues`, `policy`, `maintenance`, `defragment`, `patience` or `recovery` changes these and
+    leaves the rest as it is.
     """
     _need_admin(account)
     if media_of(request) not in ("application/json", "application/yaml"):

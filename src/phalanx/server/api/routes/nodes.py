@@ -52,7 +52,7 @@ HIDDEN = ("queues", "queue_file", "maintenance")
 async def list_nodes(
     account: SignedIn,
     context: WorkerContext,
-    health: Annotated[Literal["healthy", "suspect", "draining", "failed"] | None, Query()] = None,
+    health: Annotated[Literal["healthy", "spare", "suspect", "draining", "failed"] | None, Query()] = None,
     limit: Limit = 1_000,
     cursor: Cursor = "",
 ) -> Response:

@@ -11,6 +11,7 @@ const SIGNS = {
   failed: "✕",
   cancelled: "⊘",
   healthy: "✓",
+  spare: "○",
   suspect: "!",
   draining: "◕",
 };

@@ -1,6 +1,6 @@
 // Draws the part of the map that can be seen.
 const STATE_NAMES = ["idle", "allocated", "busy", "reserved", "draining", "failed", "suspended"];
-const HEALTH_STATES = { healthy: "busy", suspect: "draining", draining: "draining", failed: "failed" };
+const HEALTH_STATES = { healthy: "busy", spare: "draining", suspect: "draining", draining: "draining", failed: "failed" };
 
 const variable = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 

@@ -11,7 +11,7 @@ import { Loaded } from "../../parts/problem.js";
 import { StateMark } from "../../parts/state.js";
 import { DrainDialog, UndrainDialog } from "./drain.js";
 
-const HEALTH = { "": "all", healthy: "healthy", unhealthy: "not healthy", suspect: "suspect", draining: "draining", failed: "failed" };
+const HEALTH = { "": "all", healthy: "healthy", unhealthy: "not healthy", spare: "spare", suspect: "suspect", draining: "draining", failed: "failed" };
 
 const Load = ({ node }) => html`
   <span class="meter-bar node-load" role="img" aria-label="${node.gpus_used} of ${node.gpus} GPUs used"><span class="meter-fill" style=${{ display: "block", width: `${node.gpus ? (100 * node.gpus_used) / node.gpus : 0}%` }}></span></span>
