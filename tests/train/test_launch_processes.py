@@ -140,6 +140,29 @@ train()
     assert launched.wait() == 0
 
 
+def test_a_rank_that_ended_by_an_error_of_anothers_end_is_not_waited_for(launch: Launch) -> None:
+    program = """
+import atexit
+if restarts:
+    train()
+    sys.exit()
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if rank == 0:
+    while len(open(out).read().splitlines()) < 2:
+        time.sleep(0.01)
+    os._exit(7)
+# A little less than what ranks have to end after a failure.
+atexit.register(lambda: (time.sleep(4), note("ended by itself")))
+raise RuntimeError("Connection closed by peer")
+"""
+    launched = launch(program, "--nproc-per-node", "2", "--shutdown-timeout", "1000")
+    launch.world(2, epochs_before=1)
+    launch.let_go()
+    assert launched.wait() == 0
+    assert launch.notes("ended by itself") == []
+    assert "epoch 2: running, rank 0 on 127.0.0.1: exit code 7" in launched.errors()
+
+
 def test_ranks_save_and_leave_when_the_launcher_is_told_to_end(launch: Launch) -> None:
     launched = launch("train()", "--nproc-per-node", "2")
     launch.world(2)

@@ -138,6 +138,20 @@ def test_a_world_with_too_few_agents_waits_with_its_memory(launch: Launch) -> No
     launch.let_go()
 
 
+def test_a_spare_agent_takes_the_place_of_one_that_is_lost_and_the_others_keep_their_memory(launch: Launch) -> None:
+    port = free_port()
+    agents = [launch(KEEP + "keep()", *nodes("2", port)) for _ in range(3)]
+    epoch, before = whole(launch, 2)
+    launch.until(lambda: [each for each in agents if "has its 2 agents already" in each.errors()], "a spare")
+    (lost,) = [each for each in agents if "epoch 1: ranks 1 to 1 of 2" in each.errors()]
+    lost.process.kill()
+    _, after = whole(launch, 2, after=epoch)
+    assert after[0] == before[0]
+    assert after[1] != before[1]
+    launch.let_go()
+    assert sorted(agent.wait() for agent in agents) == [-signal.SIGKILL, 0, 0]
+
+
 def test_waiting_for_an_agent_for_longer_than_a_hang_may_take_costs_no_memory(launch: Launch) -> None:
     port, hang_s, quiet = free_port(), 1.0, launch.folder / "out.quiet"
     program = KEEP.replace("if restarts or epoch > 1:", "if not os.path.exists(out + '.quiet'):") + "keep()"

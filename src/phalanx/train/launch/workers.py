@@ -169,10 +169,20 @@ class Workers:
             (self._folder / "notice").write_text(json.dumps(notice))
         self._signal(signal.SIGTERM)
         while not self.is_over and time.time() < until_s:
+            self._end_what_others_ended()
             await asyncio.sleep(POLL_S)
         self._signal(signal.SIGKILL)
         await asyncio.gather(*self._watchers)
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _end_what_others_ended(self) -> None:
+        """Those whose program has ended by an error of another rank's end. The next rank that waits for one of them has
+        that error only once its connections are closed, which Python takes a while for.
+        """
+        for number in self._raised():
+            if cause_of(self._ending(number, 1)).is_cascade:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self._processes[number].pid, signal.SIGKILL)
 
     def _unreturned(self) -> list[int]:
         """Those whose program is under way."""
