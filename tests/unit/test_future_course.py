@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,21 +21,22 @@ def state_at(now: int, held: int, pending: int) -> Any:
 
 def test_a_short_future_is_told_second_by_second_and_as_it_was_in_between() -> None:
     course = Course(state_at(5_000, 0, 3))
-    for now, held, pending in ((5_000, 4, 2), (5_400, 8, 1), (8_100, 2, 0)):
-        course.look(state_at(now, held, pending))
-    assert course.told() == {
+    course.look(state_at(5_000, 4, 2), 5_400)
+    course.look(state_at(5_400, 8, 1), 8_100)
+    assert course.told(state_at(8_100, 2, 0)) == {
         "from_ms": 5_000,
         "step_ms": 1_000,
-        "gpus_held": [4, 4, 4, 2],
-        "jobs_pending": [2, 2, 2, 0],
+        "gpus_held": [4, 8, 8, 8, 2],
+        "jobs_pending": [2, 1, 1, 1, 0],
     }
 
 
-def test_of_the_turns_of_one_moment_the_last_counts() -> None:
+def test_what_changes_several_times_within_a_step_is_told_as_it_was_left() -> None:
     course = Course(state_at(0, 0, 0))
-    for now, held in ((0, 24), (0, 16), (400, 8), (2_000, 16), (2_000, 4)):
-        course.look(state_at(now, held, 0))
-    assert course.told()["gpus_held"] == [16, 16, 4]
+    turns = ((0, 24), (0, 16), (400, 8), (2_000, 16), (2_000, 0), (2_010, 12), (9_000, 5))
+    for (now, held), (until, _) in pairwise(turns):
+        course.look(state_at(now, held, 0), until)
+    assert course.told(state_at(9_000, 5, 0))["gpus_held"] == [16, 8, 0, *([12] * 6), 5]
 
 
 def test_what_ran_on_a_node_that_fails_holds_none_of_its_gpus_from_the_first_step_on() -> None:
@@ -50,8 +52,8 @@ def test_what_ran_on_a_node_that_fails_holds_none_of_its_gpus_from_the_first_ste
 def test_a_long_future_has_longer_steps_and_no_more_of_them() -> None:
     course = Course(state_at(0, 0, 0))
     for hour in range(2_000):
-        course.look(state_at(hour * 3_600_000, hour % 9, 2_000 - hour))
-    told = course.told()
+        course.look(state_at(hour * 3_600_000, hour % 9, 2_000 - hour), (hour + 1) * 3_600_000)
+    told = course.told(state_at(2_000 * 3_600_000, 0, 0))
     assert STEPS_MAX / 2 < len(told["jobs_pending"]) <= STEPS_MAX
     assert told["jobs_pending"] == sorted(told["jobs_pending"], reverse=True)
     assert len(told["jobs_pending"]) * told["step_ms"] >= 1_999 * 3_600_000
@@ -59,9 +61,8 @@ def test_a_long_future_has_longer_steps_and_no_more_of_them() -> None:
 
 def test_one_moment_far_ahead_is_told_after_all_that_was_before() -> None:
     course = Course(state_at(0, 1, 9))
-    course.look(state_at(0, 1, 9))
-    course.look(state_at(300 * 86_400_000, 8, 0))
-    told = course.told()
+    course.look(state_at(0, 1, 9), 300 * 86_400_000)
+    told = course.told(state_at(300 * 86_400_000, 8, 0))
     assert len(told["gpus_held"]) <= STEPS_MAX
     assert set(told["gpus_held"][:-1]) == {1}
     assert told["gpus_held"][-1] == 8

@@ -65,15 +65,14 @@ class Future:
         """Runs ahead until something is true; whether it became so before patience ran out or nothing moved."""
         run = self._run
         run.turn(self.state.now)
-        self._course.look(self.state)
         idle_turns = 0
         while not reached():
             at_ms = run.next_moment()
             if at_ms is None or at_ms > self._began_ms + HORIZON_MS or time.monotonic() > self._deadline_s:
                 return False
             told_ms = run.backend.next_event_ms()
+            self._course.look(self.state, at_ms)
             plan = run.turn(at_ms)
-            self._course.look(self.state)
             idle_turns = 0 if plan.actions or (told_ms is not None and told_ms <= at_ms) else idle_turns + 1
             if idle_turns > IDLE_TURNS_MAX:
                 return reached()
@@ -105,7 +104,7 @@ class Future:
             "mean_jct_s": fmean((each.ended_ms or 0) - each.submitted_ms for each in done) / 1000 if done else None,
             "mean_wait_s": _mean_wait_s(live),
             "gpu_allocated": min(served / room, 1.0) if room else None,
-            **self._course.told(),
+            **self._course.told(self.state),
         }
 
 
