@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from axe import violations
-from running import Server
+from running import Server, eventually
 
 from phalanx.bench.page.browser import Browser
 from phalanx.bench.page.tab import Page, until
@@ -298,3 +298,29 @@ def test_two_futures_are_compared_and_a_policy_that_there_is_not_is_refused(admi
     admin.see("nothing-is-called-so", ".problem")
     admin.forgive("422")
     assert len(server.client.get("/nodes").json()["items"]) == 4, "nothing was changed"
+
+
+def test_made_up_jobs_run_in_the_queues_of_this_cluster_and_that_is_told(admin: Page, server: Server) -> None:
+    admin.open(f"{server.url}/ui/studies")
+    admin.click("Made-up jobs")
+    admin.fill("How many jobs", "40")
+    admin.click("Begin")
+    admin.see("All studies")
+    eventually(lambda: all(each["ended_ms"] for each in server.client.get("/studies").json()["items"]))
+    admin.see("jobs of queues that the cluster does not have ran in its own: q0 in research/llm", ".note")
+    admin.see("mean JCT", "table")
+
+
+def test_zooming_by_button_keeps_now_in_sight(admin: Page, server: Server) -> None:
+    admin.open(f"{server.url}/ui/timeline?span=86400000")
+    admin.see("attempts read")
+    for _ in range(8):
+        admin.click("Zoom in")
+    until(
+        lambda: int(admin.run("new URLSearchParams(location.search).get('span')") or 0) < 7_200_000, "it is zoomed in"
+    )
+    found = admin.run("['from', 'span'].map((key) => Number(new URLSearchParams(location.search).get(key)))")
+    first_ms, last_ms = found[0], sum(found)
+    assert first_ms < admin.run("Date.now()") < last_ms
+    admin.see("attempts read", "main [role=status]")
+    admin.miss("nothing ran", "main [role=status]")

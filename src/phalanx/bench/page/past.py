@@ -1,10 +1,12 @@
 """How soon any moment of a long journal is there, and how evenly the timeline follows with all of its bars in sight.
 
-The journal is that of a simulated run with many failures, opened as a user opens it: by `phalanx view`.
+The journal is that of a simulated run with many failures, and with reports of its jobs in between as live jobs send
+them; it is opened as a user opens it: by `phalanx view`.
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -36,19 +38,21 @@ policy: fifo:skip=true
 @dataclass(frozen=True, slots=True)
 class Run:
     """Nodes and jobs of a simulated run, and how much more often than on Meta's RSC-1 nodes fail: every failure and
-    every attempt that it interrupts makes records.
+    every attempt that it interrupts makes records. Reports of jobs make up what is missing of the `records`.
     """
 
     nodes: int
     jobs: int
     failures: int
+    records: int
 
 
 def past(run: Run, times: int, pan_s: float, tell: Tell) -> list[Row]:
     """Moments of the journal in the page, each looked at for the first time, and the timeline."""
     with tempfile.TemporaryDirectory(prefix="phalanx-bench-") as folder:
         tell(f"page: the journal of a simulated run of {run.jobs} jobs on {run.nodes} nodes")
-        return shown(simulated(run, Path(folder)), Path(folder), times, pan_s, tell)
+        journal = reported(simulated(run, Path(folder)), run.records)
+        return shown(journal, Path(folder), times, pan_s, tell)
 
 
 def shown(journal: Path, folder: Path, times: int, pan_s: float, tell: Tell) -> list[Row]:
@@ -79,6 +83,56 @@ def simulated(run: Run, folder: Path) -> Path:
     trace = ["--trace", f"synthetic:shape=llm,jobs={run.jobs},load=1.0", "--faults", f"rsc-1:scale={run.failures}"]
     subprocess.run([*command, *trace, "--checkpoint-every", "30m"], check=True, stdout=subprocess.DEVNULL)
     return journal
+
+
+def reported(journal: Path, records: int) -> Path:
+    """The same journal with reports of running jobs in between, each in its turn, evenly over so many records."""
+    with journal.open("rb") as file:
+        given = sum(1 for _ in file)
+    share = max(0, records - given) / given
+    wanted, seq = 0.0, 0
+    running: dict[tuple[str, int], int] = {}
+    path = journal.with_suffix(".reported")
+    with journal.open() as file, path.open("w") as out:
+        for line in file:
+            out.write(_numbered(line, seq))
+            seq, wanted = seq + 1, wanted + share
+            _follow(line, running)
+            while running and wanted >= 1:
+                attempt = next(iter(running))
+                step = running[attempt] = running.pop(attempt) + 1
+                out.write(_numbered(_report(line, attempt, step), seq))
+                seq, wanted = seq + 1, wanted - 1
+    return path
+
+
+def _numbered(line: str, seq: int) -> str:
+    return f'{{"seq":{seq},{line.partition(",")[2]}'
+
+
+def _report(line: str, attempt: tuple[str, int], step: int) -> str:
+    """What an attempt says of itself at the moment of a record."""
+    now = line.partition('"now":')[2].partition(",")[0]
+    body = {
+        "type": "Progress",
+        "job": attempt[0],
+        "attempt": attempt[1],
+        "step": step,
+        "durable_step": step - step % 10,
+    }
+    return f'{{"seq":0,"now":{now},"body":{json.dumps(body, separators=(",", ":"))},"version":1}}\n'
+
+
+def _follow(line: str, running: dict[tuple[str, int], int]) -> None:
+    """Attempts run from the answer to their start, which is their first action, to the next one or their end."""
+    if '"type":"Done"' in line[:80]:
+        _, job, attempt, number = json.loads(line)["body"]["action"]
+        running.pop((job, attempt), None)
+        if number == 0:
+            running[job, attempt] = 0
+    elif '"type":"AttemptEnded"' in line[:80]:
+        body = json.loads(line)["body"]
+        running.pop((body["job"], body["attempt"]), None)
 
 
 @contextmanager

@@ -35,7 +35,8 @@ class Scale:
     past: Run
 
 
-LONG_PAST, SHORT_PAST = Run(nodes=1_250, jobs=20_000, failures=400), Run(nodes=8, jobs=40, failures=1)
+LONG_PAST = Run(nodes=1_250, jobs=20_000, failures=400, records=1_000_000)
+SHORT_PAST = Run(nodes=8, jobs=40, failures=1, records=500)
 FULL = Scale(Size(gpus=10_000, finished=10_000, active=10_000), times=20, pan_s=10.0, events_s=300.0, past=LONG_PAST)
 QUICK = Scale(Size(gpus=64, finished=20, active=300), times=2, pan_s=0.5, events_s=3.0, past=SHORT_PAST)
 

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import time
+
 from phalanx.bench.page.browser import Browser
 from phalanx.bench.page.tab import Page, until
 from phalanx.bench.page.tree import cpu_s
 from phalanx.bench.row import Row, Tell, quantile, row
-from phalanx.bench.server.live import LiveServer
+from phalanx.bench.server.live import API, LiveServer
 
 USABLE_TARGET_S = 1.5
-VIEWS = ("overview", "map", "jobs", "nodes", "submit", "queues", "timeline", "events", "scheduler")
+VIEWS = (
+    "overview",
+    "map",
+    "jobs",
+    "nodes",
+    "submit",
+    "queues",
+    "timeline",
+    "what-if",
+    "studies",
+    "events",
+    "scheduler",
+)
+STUDY = {"source": "synthetic:jobs=200,load=0.9", "policies": ["fifo", "srtf"]}
+STUDY_S = 300.0
 LOOK = """(() => {
   const look = () => {
     if (document.querySelector("main h1") && !document.querySelector(".loading")) window.usable_ms = performance.now();
@@ -23,9 +39,10 @@ LOOK = """(() => {
 def first_views(server: LiveServer, browser: Browser, times: int, tell: Tell) -> list[Row]:
     """Every view in a new tab with an empty cache, several times; and the overview as it is opened every day."""
     rows = []
-    for view in VIEWS:
+    paths = {**{view: view for view in VIEWS}, "a study's answer": f"studies/{_study(server, tell)}"}
+    for view, path in paths.items():
         tell(f"page: {view}, {times} times")
-        found = [_open(server, browser, view, is_cold=True) for _ in range(times)]
+        found = [_open(server, browser, path, is_cold=True) for _ in range(times)]
         took_s = [each[0] for each in found]
         rows += [
             row(f"{view}: usable after, empty cache, median of {times}", quantile(took_s, 0.5), "s", USABLE_TARGET_S),
@@ -36,6 +53,22 @@ def first_views(server: LiveServer, browser: Browser, times: int, tell: Tell) ->
     known = [_open(server, browser, "overview", is_cold=False)[0] for _ in range(times)]
     rows.append(row(f"overview: usable after, known to the browser, median of {times}", quantile(known, 0.5), "s"))
     return rows
+
+
+def _study(server: LiveServer, tell: Tell) -> str:
+    """A study in the simulator that has ended."""
+    tell("page: a study in the simulator")
+    status, body = server.ask("POST", f"{API}/studies", STUDY)
+    if status != 201:
+        raise RuntimeError(f"a study was refused: {body}")
+    deadline_s = time.monotonic() + STUDY_S
+    while (state := server.ask("GET", f"{API}/studies/{body['id']}")[1]["state"]) in ("queued", "running"):
+        if time.monotonic() > deadline_s:
+            break
+        time.sleep(0.2)
+    if state != "done":
+        raise RuntimeError(f"the study of the benchmark is {state}, not done, after {STUDY_S:g} s at most")
+    return str(body["id"])
 
 
 def _open(server: LiveServer, browser: Browser, view: str, is_cold: bool) -> tuple[float, float, float]:

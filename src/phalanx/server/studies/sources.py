@@ -16,6 +16,7 @@ from phalanx.server.store.database import open_reader
 from phalanx.server.store.journal import lines_after
 from phalanx.server.store.recovery import recover
 from phalanx.server.studies.asked import HISTORY, SYNTHETIC, Asked
+from phalanx.server.studies.queues import Housed, housed
 from phalanx.server.studies.shelf import TRACE
 from phalanx.simulate.entry import Options, policies_of, study_of
 from phalanx.simulate.plugins import SPELLED_OUT
@@ -50,17 +51,19 @@ def study_for(asked: Asked, options: ServerOptions) -> Study:
     )
     if asked.faults:
         study = replace(study, plan=plan_of(asked.faults))
-    if not isinstance(study.source, Recorded):
-        return study
-    if not study.source.trace.jobs:
+    if isinstance(study.source, Recorded) and not study.source.trace.jobs:
         why = f" ({'; '.join(study.source.trace.notes)})" * bool(study.source.trace.notes)
         raise SourceError(f"no job has run to its end yet, so there is no history to run{why}")
-    return replace(study, source=Recorded(replace(study.source.trace, name=asked.trace)))
+    if isinstance(study.source, Recorded):
+        study = replace(study, source=Recorded(replace(study.source.trace, name=asked.trace)))
+    return study if asked.cluster else housed(study)
 
 
 def notes_of(study: Study, asked: Asked) -> list[str]:
     """Which failures there are, and what reading the trace changed, or left out."""
     failures = [f"failures, drawn for each run: {asked.faults}, {study.plan.profile.title}"] if study.plan else []
+    if isinstance(study.source, Housed):
+        return [*failures, study.source.note]
     if not isinstance(study.source, Recorded):
         return failures
     trace = study.source.trace

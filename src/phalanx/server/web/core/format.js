@@ -3,6 +3,8 @@ import { serverNow } from "./clock.js";
 
 const NUMBER = new Intl.NumberFormat();
 export const number = (value) => (value === null || value === undefined ? "–" : NUMBER.format(value));
+// Room for the longest of some texts, so that what stands beside them stays where it is.
+export const roomFor = (texts) => ({ "--digits": `${Math.max(...texts.map((text) => text.length))}ch` });
 export const percent = (value) => (value === null || value === undefined ? "–" : `${Math.round(value)} %`);
 export const counted = (count, one, many = `${one}s`) => `${number(count)} ${count === 1 ? one : many}`;
 

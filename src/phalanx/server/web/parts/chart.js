@@ -1,6 +1,6 @@
 // Lines over time, drawn by hand as SVG: a few hundred points need no library.
 import { html, useState } from "../core/dom.js";
-import { clock, exact, number } from "../core/format.js";
+import { clock, exact, number, roomFor } from "../core/format.js";
 import { Swatch } from "./swatch.js";
 
 const WIDTH = 600;
@@ -71,7 +71,7 @@ export const Chart = ({ title, start_ms, step_ms, lines, floor, unit = "", momen
       </svg>
       <div class="chart-scale" aria-hidden="true"><span>${shortNumber(high)}</span><span>${shortNumber((low + high) / 2)}</span><span>${shortNumber(low)}</span></div>
       <div class="chart-times muted" aria-hidden="true"><span>${moment(start_ms)}</span><span title=${moments(start_ms + shown * step_ms)}>${at === null ? "" : moment(start_ms + at * step_ms)}</span><span>${moment(start_ms + (count - 1) * step_ms)}</span></div>
-      <figcaption><ul class="chart-legend">
+      <figcaption><ul class="chart-legend" style=${roomFor([high, ...lines.map((line) => latest(line.values))].map((value) => `${rounded(value)}${unit}`))}>
         ${lines.map((line, index) => html`<li key=${line.name}><${Swatch} colour=${line.colour ?? COLOURS[index % COLOURS.length]} /> ${line.label} ${(atRest || at !== null) && html`<b>${rounded(at === null ? latest(line.values) : line.values[at])}${unit}</b>`}</li>`)}
       </ul></figcaption>
     </figure>

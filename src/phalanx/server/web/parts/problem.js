@@ -30,8 +30,9 @@ const headline = (error) => {
   }
 };
 
-export const Problem = ({ error, again }) => {
-  const [title, advice] = headline(error);
+// `words` is [title, advice], where a view knows better than the status what was asked for.
+export const Problem = ({ error, again, words = headline(error) }) => {
+  const [title, advice] = words;
   return html`
     <div class="problem" role="alert">
       <strong>${title}.</strong> ${advice}

@@ -9,7 +9,7 @@ const tell = (ms) => (event) => (event.currentTarget.title = exact(ms));
 
 export const Ago = ({ ms }) => {
   useStore(tick);
-  return Number.isFinite(ms) ? html`<time datetime=${new Date(ms).toISOString()} onMouseEnter=${tell(ms)}>${relative(ms)}</time>` : "–";
+  return Number.isFinite(ms) ? html`<time class="ago" datetime=${new Date(ms).toISOString()} onMouseEnter=${tell(ms)}>${relative(ms)}</time>` : "–";
 };
 
 export const At = ({ ms }) =>

@@ -17,7 +17,7 @@ const Item = ({ item }) => html`
 export const Attention = () => {
   const source = useData(`/attention?limit=${SHOWN_MAX}`, aboutJobs, 2_000);
   useOutlook(aboutJobs, source.reload);
-  return html`<section class="card"><h2>Needs attention</h2><${Loaded} source=${source}>${({ items, total }) =>
+  return html`<section class="card attention"><h2>Needs attention</h2><${Loaded} source=${source}>${({ items, total }) =>
     items.length === 0
       ? html`<p>✓ Nothing: no job fails, is stuck, leaves its GPUs idle or misses its deadline.</p>`
       : html`<div class="scroll" tabindex="0" role="region" aria-label="Jobs that need attention"><table><thead><tr><th>What</th><th>Job</th><th>Because</th><th>Since</th></tr></thead>

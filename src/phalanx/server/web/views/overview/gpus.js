@@ -2,7 +2,7 @@
 import { send } from "../../core/api.js";
 import { aboutNodes, useLoaded } from "../../core/data.js";
 import { html } from "../../core/dom.js";
-import { counted, number } from "../../core/format.js";
+import { counted, number, roomFor } from "../../core/format.js";
 import { looksBack } from "../../core/session.js";
 import { Loaded } from "../../parts/problem.js";
 
@@ -24,11 +24,11 @@ const Stack = ({ counts, total }) => html`
   <div class="stack" role="img" aria-label=${ORDER.map((state) => `${state}: ${counts[state]}`).join(", ")}>
     ${ORDER.filter((state) => counts[state] > 0).map((state) => html`<span key=${state} class="gpu-${state}" style=${{ width: `${(100 * counts[state]) / total}%` }} title="${state}: ${counts[state]}"></span>`)}
   </div>
-  <ul class="chart-legend">${ORDER.map((state) => html`<li key=${state}><span class="swatch gpu-${state}" aria-hidden="true"></span> ${WORDS[state] ?? state} <b>${number(counts[state])}</b></li>`)}</ul>
+  <ul class="chart-legend" style=${roomFor([number(total)])}>${ORDER.map((state) => html`<li key=${state}><span class="swatch gpu-${state}" aria-hidden="true"></span> ${WORDS[state] ?? state} <b>${number(counts[state])}</b></li>`)}</ul>
 `;
 
 const simulatedWords = ({ simulated_nodes: simulated, nodes }) =>
-  `${simulated === nodes ? "All nodes are" : `${counted(simulated, "node")} of ${nodes} ${simulated === 1 ? "is" : "are"}`} simulated: jobs really run, on the server's machine, without its GPUs.`;
+  `${simulated === nodes ? "All nodes are" : `${counted(simulated, "node")} of ${nodes} ${simulated === 1 ? "is" : "are"}`} simulated: no machine of that name is behind ${simulated === 1 ? "it" : "them"}.`;
 
 const Now = ({ states: { counts, total }, cluster }) => html`
   <div class="figures">

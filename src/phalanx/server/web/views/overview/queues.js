@@ -29,6 +29,6 @@ export const Queues = ({ cluster }) => {
   const source = useData("/queues", aboutJobs, 2_000);
   return html`<section class="card"><h2><a href="/ui/queues">Queues</a></h2><${Loaded} source=${cluster}>${({ gpus }) => html`<${Loaded} source=${source}>${({ items }) => html`
     ${items.length === 0 && html`<${Nothing} />`}
-    ${items.slice(0, SHOWN_MAX).map((queue) => html`<${Bar} key=${queue.name} queue=${queue} total=${gpus} />`)}
+    <div class="meters-of-queues">${items.slice(0, SHOWN_MAX).map((queue) => html`<${Bar} key=${queue.name} queue=${queue} total=${gpus} />`)}</div>
     ${items.length > SHOWN_MAX && html`<p class="hint">… and ${counted(items.length - SHOWN_MAX, "more queue")}. <a href="/ui/queues">All queues</a></p>`}`}<//>`}<//></section>`;
 };

@@ -15,5 +15,5 @@ const Bar = ({ reason, most }) => html`
 export const Reasons = () => {
   const source = useData("/reasons", aboutJobs, 2_000);
   return html`<section class="card"><h2>Pending, by reason</h2><${Loaded} source=${source}>${({ reasons }) =>
-    reasons.length === 0 ? html`<p>✓ No job is pending.</p>` : reasons.slice(0, SHOWN_MAX).map((each) => html`<${Bar} key=${each.code} reason=${each} most=${Math.max(...reasons.map((one) => one.gpus))} />`)}<//></section>`;
+    reasons.length === 0 ? html`<p>✓ No job is pending.</p>` : html`<div class="meters-of-jobs">${reasons.slice(0, SHOWN_MAX).map((each) => html`<${Bar} key=${each.code} reason=${each} most=${Math.max(...reasons.map((one) => one.gpus))} />`)}</div>`}<//></section>`;
 };

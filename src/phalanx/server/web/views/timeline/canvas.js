@@ -51,10 +51,20 @@ export class Painter {
     this.#go({ ...this.view, start_ms: this.view.start_ms - (dx / (this.width - LEFT)) * this.view.span_ms, top: this.view.top - dy });
   }
 
-  zoom(factor, px = (this.width + LEFT) / 2) {
+  // Without a place: around what is chosen, else around now, else the middle; what one looks at stays in sight.
+  zoom(factor, px = this.#focus()) {
     const span_ms = Math.min(SPAN_MOST_MS, Math.max(SPAN_LEAST_MS, this.view.span_ms / factor));
     const part = Math.max(0, px - LEFT) / (this.width - LEFT);
     this.#go({ ...this.view, span_ms, start_ms: this.view.start_ms + part * (this.view.span_ms - span_ms) });
+  }
+
+  #focus() {
+    const { chosen, now_ms } = this.scene ?? {};
+    const until_ms = this.view.start_ms + this.view.span_ms;
+    const seen = (ms) => ms >= this.view.start_ms && ms <= until_ms;
+    const middle_ms = chosen && (Math.max(chosen.from_ms, this.view.start_ms) + Math.min(chosen.to_ms, until_ms)) / 2;
+    const ms = chosen && seen(middle_ms) ? middle_ms : seen(now_ms) ? now_ms : this.view.start_ms + this.view.span_ms / 2;
+    return LEFT + ((ms - this.view.start_ms) / this.view.span_ms) * (this.width - LEFT);
   }
 
   show(span_ms, now_ms) {

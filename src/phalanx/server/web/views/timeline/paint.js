@@ -127,7 +127,7 @@ const drawRow = (context, { row, top, at, by }, { x, inner, view, maintenance, c
       context.beginPath();
       context.rect(left, y, right - left, height);
       context.clip();
-      context.fillStyle = ink.ground;
+      context.fillStyle = bar.state === "planned" ? ink.text : ink.ground;
       context.fillText(text, Math.max(left, LEFT) + 4, y + height / 2);
       context.restore();
     }

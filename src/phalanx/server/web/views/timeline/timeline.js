@@ -95,7 +95,7 @@ const Timeline = () => {
     ${data && !data.complete && html`<p class="note">Only the newest ${counted(data.bars.job.length, "attempt")} of this time are shown: zoom in, or choose a queue.</p>`}
     <${TimelineCanvas} painter=${painter} scene=${scene} first=${first} settle=${settle} choose=${choose} step=${step} open=${open}
       label=${data ? `Timeline: ${counted(data.list.length, "bar")} in ${counted(layout.rows.length, "row")}` : "Timeline"} />
-    <p role="status" class=${data ? "" : "loading"}>${chosen ? html`${chosen.job ? html`<a href="/ui/jobs/${encodeURIComponent(chosen.job)}">job ${chosen.job}</a> ` : ""}${wordsOf(chosen)}` : data ? `${counted(data.bars.job.length, "attempt")} read` : "Loading…"}</p>
+    <p role="status" class=${data ? "" : "loading"}>${chosen ? html`${chosen.job ? html`<a href="/ui/jobs/${encodeURIComponent(chosen.job)}">job ${chosen.job}</a> ` : ""}${wordsOf(chosen)}` : data ? `${counted(data.bars.job.length, "attempt")} read${data.list.length ? "" : ": nothing ran or is planned around this time"}` : "Loading…"}</p>
     <ul class="chart-legend">${Object.entries(LEGEND).map(([text, colour]) => html`<li key=${text}><span class="swatch" style=${{ background: `var(${colour})` }} aria-hidden="true"></span> ${text}</li>`)}</ul>
     ${data && data.maintenance.length > 0 && html`<${Windows} windows=${data.maintenance} now_ms=${data.now_ms} show=${show} />`}
     <p id="timeline-help" class="hint">Drag or use the arrow keys to move, the wheel to scroll, with Ctrl or + and − to zoom. A click, or Page Up and Page Down, choose a bar; Enter opens its job. Behind now, what is expected is pale.</p>`;

@@ -10,6 +10,8 @@ import { Futures } from "./futures.js";
 
 const NOTHING = { policy: "", add_nodes: "", like: "", fail: "", job: "" };
 
+const NOT_THERE = ["The cluster has nothing of that name", "Put right what is said below."];
+
 const bodyOf = (asked) => ({
   ...(asked.policy.trim() && { policy: asked.policy.trim() }),
   ...(Number(asked.add_nodes) > 0 && { add_nodes: Number(asked.add_nodes), like: asked.like.trim() }),
@@ -29,7 +31,7 @@ const Fields = ({ asked, set }) => {
       <div class="field"><label for="if-policy">Another policy</label><input id="if-policy" placeholder=${policy.data?.policy ?? ""} spellcheck="false" autocapitalize="none" value=${asked.policy} onInput=${(event) => set({ policy: event.target.value })} /></div>
     </div>
     <p id="if-fail-help" class="hint">What fails: nodes by name${levels.length ? html`, or all nodes of a ${levels.join(" or ")} at once, as ${levels.map((level, at) => html`${at > 0 && ", "}<code>${level}:NAME</code>`)}` : ""}; more than one with commas between.</p>
-    <h3>Another job</h3><${Editor} id="if-job" label="A job file, or nothing" text=${asked.job} change=${(job) => set({ job })} />`;
+    <h3>Another job</h3><p class="hint">A job file, as for <a href="/ui/submit">Submit</a>: what it would wait, and what the others would.</p><${Editor} id="if-job" label="A job file, or nothing" text=${asked.job} change=${(job) => set({ job })} />`;
 };
 
 const WhatIf = () => {
@@ -50,14 +52,14 @@ const WhatIf = () => {
   };
   if (!may("viewer")) return html`<h1>What if</h1><${Empty} title="This tells of the jobs of all users.">Ask an admin for the role viewer of the whole cluster.<//>`;
   return html`
-    <h1>What if</h1>
+    <div class="head"><div><h1>What if</h1><p class="sub muted">The present state goes on in virtual time, as it is and with what you change here. Nothing is changed by asking.</p></div></div>
     <section class="card"><form onSubmit=${ask}>
       <${Fields} asked=${asked} set=${(change) => setAsked((before) => ({ ...before, ...change }))} />
       <div class="buttons what-if-buttons"><button class="main" disabled=${state.busy || Object.keys(body).length === 0}>${state.busy ? "Looking ahead…" : "Compare two futures"}</button>
         ${state.busy && html`<button type="button" onClick=${() => abort.current?.abort()}>Cancel</button>`}
         <span class="hint" role="status">${state.busy ? "The scheduler decides both futures; it gives up after a minute." : Object.keys(body).length === 0 ? "Change something first." : ""}</span></div>
     </form></section>
-    ${state.error && html`<${Problem} error=${state.error} again=${ask} />`}
+    ${state.error && html`<${Problem} error=${state.error} again=${ask} words=${state.error.status === 404 ? NOT_THERE : undefined} />`}
     ${state.found && html`<${Futures} base=${state.found.base} changed=${state.found.changed} />`}`;
 };
 export default WhatIf;
