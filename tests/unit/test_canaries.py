@@ -9,10 +9,10 @@ import pytest
 from builders import World, a_job
 from phalanx.cluster.cluster import Health, flat
 from phalanx.engine.state.records import JobState
+from phalanx.faults.health.canary import CanaryError, read_canary
 from phalanx.faults.health.quarantine import Rules
+from phalanx.faults.health.watch import NodeWatch
 from phalanx.protocol.event import DeviceHealthChanged, JobHeld, NodeHealthChanged, Outcome
-from phalanx.server.health.canary import CanaryError, read_canary
-from phalanx.server.health.watch import NodeWatch
 
 MINUTE = 60_000
 

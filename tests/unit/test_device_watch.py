@@ -7,8 +7,8 @@ from itertools import count
 from builders import World, a_job
 from phalanx.cluster.cluster import Health, flat
 from phalanx.faults.health.quarantine import Rules
+from phalanx.faults.health.watch import NodeWatch
 from phalanx.protocol.event import AttemptEnded, DeviceHealthChanged, Event, Outcome
-from phalanx.server.health.watch import NodeWatch
 
 MINUTE = 60_000
 NUMBERS = count(1)

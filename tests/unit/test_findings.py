@@ -12,8 +12,8 @@ from phalanx.cluster.cluster import Health, flat
 from phalanx.engine.state.records import JobState
 from phalanx.faults.health.blame import Blame
 from phalanx.faults.health.quarantine import Rules
+from phalanx.faults.health.watch import NodeWatch
 from phalanx.protocol.event import AttemptEnded, Event, Finding, NodeHealthChanged, Outcome, Progress
-from phalanx.server.health.watch import NodeWatch
 from phalanx.server.loop.reports import AGAIN_MS, HOURLY_MAX, Reports
 from phalanx.server.loop.wire import Found, ReportProgress
 from phalanx.server.refusal import Refusal

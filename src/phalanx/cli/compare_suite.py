@@ -53,7 +53,7 @@ PLACE_COLUMNS = (
 KEYS = tuple(figure.key for figure in FIGURES)
 NOT_FOR_SUITES = (
     *("cluster", "trace", "load", "vary", "faults", "checkpoint_every", "until", "throughputs", "estimates", "window"),
-    *("seed", "costs", "placement"),
+    *("seed", "costs", "placement", "quarantine"),
 )
 REAL = ("philly", "openb_pods", "openb_nodes")
 

@@ -79,6 +79,11 @@ _STUDY = (
         help="Every job saves its work so often and stands still meanwhile. Default: only when it is stopped.",
     ),
     click.option(
+        "--quarantine",
+        metavar="SHARE[,time=30m][,canary=10m]",
+        help="Have nodes on which more fails than on others take no new work, as `up --quarantine`. Default: none.",
+    ),
+    click.option(
         "--throughputs",
         metavar="FILE",
         help="Measured throughputs: JSON of steps per second by model, batch size, GPUs and GPU type.",

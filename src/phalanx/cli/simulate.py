@@ -52,6 +52,7 @@ OF_A_NEW_RUN = (
     "seed",
     "faults",
     "checkpoint_every",
+    "quarantine",
     "estimates",
     "load",
     "vary",
@@ -280,6 +281,8 @@ def _failures(summary: dict[str, Any]) -> dict[str, str]:
     held = sum(found["gpu_s"].values()) or 1.0
     parts = ", ".join(f"{name} {share_text(value / held)}" for name, value in found["gpu_s"].items() if value > 0)
     counts = f"{count_text(found['happened'])} happened, {count_text(found['interrupted'])} attempts interrupted"
+    if loop := found.get("health_loop"):
+        counts += f", {count_text(loop['nodes'])} nodes in quarantine, {count_text(loop['canaries'])} canaries"
     return {"failures": f"{counts}; {parts}; {count_text(round(found['queueing_gpu_s'] / 3600, 1))} GPU-hours queueing"}
 
 

@@ -206,7 +206,7 @@ def _canary_in(path: str) -> str:
     """The content of the job file of canaries, which is read before anything starts."""
     if not path:
         return ""
-    from phalanx.server.health.canary import CanaryError, read_canary
+    from phalanx.faults.health.canary import CanaryError, read_canary
 
     try:
         with open(path, encoding="utf-8") as file:

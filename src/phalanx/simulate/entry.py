@@ -17,6 +17,7 @@ from phalanx.policy.registry import register
 from phalanx.simulate.estimates import estimates_of
 from phalanx.simulate.figures.result import Result
 from phalanx.simulate.figures.window import Window
+from phalanx.simulate.health_loop import health_loop_of
 from phalanx.simulate.plugins import resolve_policy
 from phalanx.simulate.simulation import COUNT, Watch
 from phalanx.simulate.studies.batch import run_cases, run_one
@@ -43,7 +44,7 @@ class Options(TypedDict, total=False):
     `placement` is one of `PLACEMENTS`, `costs` are `default`, `none` or `start=30s,…`, `faults` is a CSV file or a
     profile of failures such as `rsc-1:scale=2`, `checkpoint_every` a time such as `10m`, `until` a time such as `3d`,
     `throughputs` a JSON file of measured speeds. `estimates` say how long jobs say they take: `exact`, `factor=1.3`,
-    `spread=0.3`, `f=4` or `round`.
+    `spread=0.3`, `f=4` or `round`. `quarantine` has nodes watched as by a server: `0.1,time=30m,canary=10m`.
     """
 
     placement: str
@@ -57,6 +58,7 @@ class Options(TypedDict, total=False):
     estimates: str | None
     window: str | None
     checkpoint_every: str | None
+    quarantine: str | None
 
 
 FILE = ((str, PathLike, NoneType), "a file")
@@ -72,6 +74,7 @@ EXPECTED: dict[str, tuple[tuple[type, ...], str]] = {
     "estimates": ((str, NoneType), "estimates, such as 'f=4'"),
     "window": ((str, NoneType), "a window, such as '1d:6d' or '10%:90%'"),
     "checkpoint_every": ((str, NoneType), "a time, such as '10m'"),
+    "quarantine": ((str, NoneType), "a share of the nodes, such as '0.1' or '0.1,time=30m,canary=10m'"),
 }
 
 
@@ -124,6 +127,7 @@ def study_of(cluster: Cluster | File, trace: Trace | File, options: Options) -> 
     costs, faults = options.get("costs", "default"), options.get("faults")
     failures = failures_of(None if faults is None else fspath(faults), cluster)
     throughputs, estimates, window = options.get("throughputs"), options.get("estimates"), options.get("window")
+    quarantine = options.get("quarantine")
     return Study(
         cluster,
         source,
@@ -139,6 +143,7 @@ def study_of(cluster: Cluster | File, trace: Trace | File, options: Options) -> 
         plan=failures.plan,
         every_ms=every_of(options.get("checkpoint_every")),
         window=None if window is None else Window.parse(window),
+        health=None if quarantine is None else health_loop_of(quarantine),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from phalanx.engine.state.errors import NeverFitsError
 from phalanx.engine.state.journal import Journal
 from phalanx.engine.state.state import State
 from phalanx.engine.turn import record, turn
+from phalanx.faults.health.watch import NodeWatch
 from phalanx.policy.guarded import PolicyError
 from phalanx.protocol.event import Advice, ClusterDefined, Event, JobCancelled, JobSubmitted, NodeHealthChanged
 from phalanx.protocol.plan import Plan
@@ -50,6 +52,11 @@ class Run:
     refused: dict[str, Refused] = field(default_factory=dict)
     health: list[tuple[int, str, Health]] = field(default_factory=list)
     """What became of nodes, and when."""
+    watch: NodeWatch | None = None
+    take_id: Callable[[], str] | None = None
+    """The watch over nodes, if there is one, and the ids of its canaries."""
+    quarantined: list[str] = field(default_factory=list)
+    """Nodes that came into quarantine, each as often as it did."""
     _next: tuple[int, Event] | None = None
     _idle_wakes: int = 0
     _idle_since_ms: int = 0
@@ -81,6 +88,8 @@ class Run:
             self._note_creeping(now)
         self.fold(events, now)
         self._arrive(now)
+        if self.watch is not None:
+            self._look_after_nodes(self.watch, now)
         if self.adviser is not None:
             due = self.state.policy.next_wakeup(self.state.memory, self.state.now)
             if due is not None and due <= now:
@@ -106,6 +115,19 @@ class Run:
             self._idle_wakes = 0
         return plan
 
+    def _look_after_nodes(self, watch: NodeWatch, now: int) -> None:
+        """Has nodes on which too much fails take no new work, and lets them prove themselves, as a server does."""
+        assert self.take_id is not None, "who has a watch names its canaries"
+        for event in watch.events(now, self.take_id):
+            if isinstance(event, NodeHealthChanged) and event.health is Health.SUSPECT and self._is_well(event.node):
+                self.quarantined.append(event.node)
+            # A canary that the cluster refuses leaves nothing that could be held or placed.
+            with suppress(ValueError):
+                self.fold((event,), now)
+
+    def _is_well(self, node: str) -> bool:
+        return self.state.capacity.health[self.state.topology.number[node]] is Health.HEALTHY
+
     def _arrive(self, now: int) -> None:
         while self._next is not None and self._next[0] <= now:
             event, self._idle_wakes = self._next[1], 0
@@ -119,6 +141,8 @@ class Run:
     def fold(self, events: Iterable[Event], now: int) -> None:
         """Takes note of events; a job that can never fit is refused."""
         for event in events:
+            if self.watch is not None:
+                self.watch.note(event, now)
             try:
                 record(self.state, self.journal, event, now)
                 if isinstance(event, NodeHealthChanged):
@@ -141,13 +165,19 @@ class Run:
         at_ms = self.backend.next_event_ms()
         if at_ms is not None and (soonest is None or at_ms < soonest):
             soonest = at_ms
-        wake_ms = self.state.next_wakeup()
+        wake_ms = self._wakes_ms()
         if wake_ms is not None and (soonest is None or wake_ms < soonest):
             if soonest is None and self._is_idle():
                 return None
             soonest = wake_ms
         now = self.state.now
         return now if soonest is not None and soonest < now else soonest
+
+    def _wakes_ms(self) -> int | None:
+        """When the State, or the watch over nodes, is to be looked at though nothing happens."""
+        wake_ms = self.state.next_wakeup()
+        due_ms = self.watch.next_ms() if self.watch is not None else None
+        return wake_ms if due_ms is None or (wake_ms is not None and wake_ms < due_ms) else due_ms
 
     def is_over(self) -> bool:
         """Whether every job has arrived and ended, or none gets on by itself."""

@@ -25,6 +25,7 @@ from phalanx.protocol.event import (
 )
 from phalanx.simulate.calm import calm
 from phalanx.simulate.figures.sampler import STRETCHES_MAX, Sampler, Stretch, mix_of
+from phalanx.simulate.health_loop import HealthLoop
 from phalanx.simulate.run import Run
 from phalanx.simulate.strife import Strife
 from phalanx.simulate.submission import Submitter, as_pool, check_queues
@@ -58,6 +59,7 @@ class Setup:
     throughputs: Throughputs | None = None
     occurrences: tuple[Occurrence, ...] = ()
     every_ms: int = 0
+    health: HealthLoop | None = None
 
 
 class Arrivals:
@@ -86,6 +88,7 @@ class Simulation:
         self.cluster = as_pool(setup.cluster) if setup.placement == COUNT else setup.cluster
         submitter = Submitter(self.cluster, setup.throughputs)
         self.works: dict[str, Work] = {}
+        self.canaries: list[str] = []
         self.jobs = [setup.costs.charge(submitter.job(traced)) for traced in setup.trace.jobs]
         for traced, job in zip(setup.trace.jobs, self.jobs, strict=True):
             self.works[job.id] = Work(traced.duration_ms, traced.ending, job, setup.every_ms)
@@ -113,12 +116,17 @@ class Simulation:
     def __getstate__(self) -> dict[str, Any]:
         """What is saved: all but speeds, which are worked out again."""
         backend = replace(self.backend, speed=NEUTRAL)
-        return {**self.__dict__, "backend": backend, "run": replace(self.run, backend=backend, adviser=None)}
+        return {
+            **self.__dict__,
+            "backend": backend,
+            "run": replace(self.run, backend=backend, adviser=None, take_id=None),
+        }
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         self.__dict__.update(saved)
         self.backend.speed = self._speed()
         self.run.backend = self.backend
+        self.run.take_id = self._next_canary
         self._ask_for_advice()
 
     def begin(self) -> None:
@@ -131,7 +139,17 @@ class Simulation:
         record(self.run.state, self.run.journal, first, 0)
         self._have_reports()
         self._ask_for_advice()
+        if self.setup.health is not None:
+            self.run.watch = self.setup.health.watch(self.run.state)
+            self.run.take_id = self._next_canary
         self.run.begin()
+
+    def _next_canary(self) -> str:
+        """The id of another canary, which has its length to do."""
+        name = f"canary-{len(self.canaries) + 1}"
+        self.canaries.append(name)
+        self.works[name] = Work(self.setup.health.canary_ms if self.setup.health is not None else 0)
+        return name
 
     def _have_reports(self) -> None:
         """Has jobs report as often as the policy wants to know how far they are."""

@@ -1,1 +1,1 @@
-"""Nodes on which more fails than on others take no new work for a while."""
+"""What operators say of nodes and GPUs."""

@@ -10,12 +10,12 @@ from sqlalchemy import Connection
 from phalanx.backends.live import LiveBackend, adoptable
 from phalanx.engine.state.state import State
 from phalanx.engine.turn import record, turn
+from phalanx.faults.health.watch import NodeWatch
 from phalanx.protocol.event import Event
 from phalanx.protocol.plan import Plan
 from phalanx.server.accounts.cache_epoch import CacheEpoch
 from phalanx.server.accounts.revocations import Line, Revocations
 from phalanx.server.clock import Clock
-from phalanx.server.health.watch import NodeWatch
 from phalanx.server.heartbeat import Heartbeat
 from phalanx.server.loop.admission import Admission
 from phalanx.server.loop.command_handler import CommandHandler

@@ -23,7 +23,9 @@ from phalanx.cluster.formats.native import read_cluster
 from phalanx.engine.state.state import State
 from phalanx.engine.turn import record
 from phalanx.errors import PhalanxError
+from phalanx.faults.health.canary import read_canary
 from phalanx.faults.health.quarantine import Rules
+from phalanx.faults.health.watch import NodeWatch
 from phalanx.protocol.event import ClusterDefined, TermBegun
 from phalanx.server.accounts.cache_epoch import CacheEpoch
 from phalanx.server.accounts.ledger import change, has_users, locked_out_admin
@@ -33,8 +35,6 @@ from phalanx.server.accounts.tokens import attempt_token, new_token
 from phalanx.server.clock import Clock
 from phalanx.server.cluster.live_cluster import live
 from phalanx.server.cluster.simulated import write_gpus, write_simulated
-from phalanx.server.health.canary import read_canary
-from phalanx.server.health.watch import NodeWatch
 from phalanx.server.heartbeat import Heartbeat
 from phalanx.server.installed import load_installed_policies
 from phalanx.server.log import log_to_stderr
@@ -339,7 +339,8 @@ def _watch(state: State, options: Options) -> NodeWatch | None:
     """The watch over nodes, where there is to be one."""
     if not options.quarantine:
         return None
-    rules = Rules(share_max=options.quarantine, first_ms=int(options.quarantine_s * 1000))
+    first_ms = int(options.quarantine_s * 1000)
+    rules = Rules(share_max=options.quarantine, first_ms=first_ms, longest_ms=max(first_ms, Rules().longest_ms))
     return NodeWatch(state, rules, read_canary(options.canary, "--canary") if options.canary else None)
 
 

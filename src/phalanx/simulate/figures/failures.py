@@ -28,7 +28,9 @@ def failure_figures(simulation: Simulation, jobs: Sequence[JobResult]) -> dict[s
         return {}
     spent = _spent(simulation)
     queued_s = sum(job.queued_s * job.gpus for job in jobs)
+    watched = {} if simulation.run.watch is None else {"health_loop": _looked_after(simulation)}
     return {
+        **watched,
         "happened": damage.happened,
         "interrupted": damage.interrupted,
         "gpu_s": {name: rounded(value / GPU_S) for name, value in spent.items()},
@@ -36,10 +38,19 @@ def failure_figures(simulation: Simulation, jobs: Sequence[JobResult]) -> dict[s
     }
 
 
+def _looked_after(simulation: Simulation) -> dict[str, int]:
+    """How often nodes came into quarantine, how many did, and how many canaries ran."""
+    nodes = simulation.run.quarantined
+    return {"quarantines": len(nodes), "nodes": len(dict.fromkeys(nodes)), "canaries": len(simulation.canaries)}
+
+
 def _spent(simulation: Simulation) -> dict[str, float]:
     backend = simulation.backend
     spent = dict.fromkeys(HELD, 0.0)
+    canaries = dict.fromkeys(simulation.canaries)
     for job, work in simulation.works.items():
+        if job in canaries:
+            continue
         parts = _parts(backend.ledger.accounts.get(job) or Account(), backend.lives.get(job), simulation.now_ms)
         speed = work.speed_beside_saves(simulation.setup.costs.checkpoint_ms)
         parts["checkpoint"] = parts["useful"] * (1 / speed - 1)

@@ -29,13 +29,19 @@ GPU_S = FULL_PERMILLE * 1000
 
 def outcome(simulation: Simulation, policy: str, cost: Cost | None = None, window: Window | None = None) -> Result:
     """What a run came to, so far; times of jobs in a window, if given. `policy` is the policy as its user wrote it."""
-    jobs = [_job_result(simulation, record) for record in simulation.run.state.jobs.values()]
+    canaries = dict.fromkeys(simulation.canaries)
+    records = (record for record in simulation.run.state.jobs.values() if record.job.id not in canaries)
+    jobs = [_job_result(simulation, record) for record in records]
     jobs.extend(_refused(refused, simulation.now_ms) for refused in simulation.run.refused.values())
     stretches = simulation.stretches(round(_span_s(simulation, jobs)[1] * 1000))
     totals = _totals(simulation, policy, jobs, stretches)
     backend = simulation.backend
     stays, nodes = backend.ledger.stays.seen_at(simulation.now_ms, backend.present())
-    alone_s = {job: work.duration_ms / 1000 for job, work in simulation.works.items() if work.duration_ms is not None}
+    alone_s = {
+        job: work.duration_ms / 1000
+        for job, work in simulation.works.items()
+        if work.duration_ms is not None and job not in canaries
+    }
     timeline = timeline_of(stretches)
     summary = summarize(
         jobs,

@@ -14,6 +14,7 @@ from phalanx.faults.generate.plan import DAY_MS, Plan
 from phalanx.simulate.estimates import Estimates
 from phalanx.simulate.figures.result import Result
 from phalanx.simulate.figures.window import Window
+from phalanx.simulate.health_loop import HealthLoop
 from phalanx.simulate.simulation import COUNT, Setup
 from phalanx.simulate.studies.nodes import with_nodes
 from phalanx.simulate.studies.source import Source
@@ -72,6 +73,7 @@ class Study:
     occurrences: tuple[Occurrence, ...] = ()
     plan: Plan | None = None
     every_ms: int = 0
+    health: HealthLoop | None = None
 
     def __post_init__(self) -> None:
         if (self.faults or self.occurrences or self.plan) and self.placement == COUNT:
@@ -129,6 +131,7 @@ class Study:
             self.throughputs,
             self._occurrences(cluster, trace, case.seed),
             self.every_ms,
+            self.health,
         )
 
     def _occurrences(self, cluster: Cluster, trace: Trace, seed: int) -> tuple[Occurrence, ...]:

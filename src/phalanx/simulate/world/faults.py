@@ -17,7 +17,7 @@ from phalanx.simulate.traces.values import SECONDS, milliseconds
 
 REQUIRED = ("at_s", "node", "health")
 OPTIONAL = ("reason",)
-HEALTHS = ", ".join(Health)
+HEALTHS = ", ".join(each for each in Health if each is not Health.SPARE)
 
 NodeFault: TypeAlias = tuple[int, str, str, str]
 """When (milliseconds), which node, what becomes of it, and why."""
@@ -79,9 +79,16 @@ def _faults(rows: Rows, cluster: Cluster) -> list[NodeFault]:
             raise ValueError(text)
         return text
 
+    def health_named(text: str) -> Health:
+        health = Health(text)
+        if health is Health.SPARE:
+            # Which nodes are spares follows from the cluster.
+            raise ValueError(text)
+        return health
+
     at_ms = rows.reader("at_s", milliseconds, SECONDS)
     node = rows.reader("node", node_named, f"a node of the cluster, such as {min(nodes, default='(it has none)')}")
-    health = rows.reader("health", Health, f"one of {HEALTHS}")
+    health = rows.reader("health", health_named, f"one of {HEALTHS}")
     reason = rows.reader("reason", str, "text") if "reason" in rows.header else None
     return [
         (at_ms(line, row), node(line, row), health(line, row).value, reason(line, row) if reason else "")

@@ -61,6 +61,10 @@ class DeviceWatch:
             self._quarantine.blame.found(job, device_name(finding.node, finding.device), finding.kind, now)
             self._is_news = True
 
+    def next_ms(self) -> int | None:
+        """When the quarantine of a device ends next."""
+        return self._quarantine.next_ms()
+
     def changes(self, now: int) -> list[DeviceHealthChanged]:
         """Devices that take no new work from now on, or do so again."""
         if self._state.topology is not self._topology:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from phalanx.cluster.cluster import Health
 from phalanx.engine.state.state import State
 from phalanx.faults.health.blame import Blame
+from phalanx.faults.health.canary import Canaries
+from phalanx.faults.health.device_watch import DeviceWatch
 from phalanx.faults.health.quarantine import Change, Quarantine, Rules
 from phalanx.protocol.event import AttemptEnded, Event, Finding, NodeHealthChanged, Outcome
-from phalanx.server.health.canary import Canaries
-from phalanx.server.health.devices import DeviceWatch
 from phalanx.workload.job import Job
 
 AMISS = {"slow": "slow", "hang": "hangs", "lost": "lost", "failing": "fails ranks"}
@@ -35,6 +35,7 @@ class NodeWatch:
         self._devices = DeviceWatch(state, rules)
         self._decided: list[Change] = []
         self._is_news = False
+        self._topology, self._seen = state.topology, list(state.capacity.health)
 
     def note(self, event: Event, now: int) -> None:
         """Takes note of an event before it is folded in: then it is still known where the attempt ran."""
@@ -77,15 +78,18 @@ class NodeWatch:
 
     def changes(self, now: int) -> list[NodeHealthChanged]:
         """Nodes that take no new work from now on, or do so again, but for what canaries tell."""
-        health = self._present()
-        if health != self._health:
-            self._follow(health, now)
+        state = self._state
+        if state.topology is not self._topology or state.capacity.health != self._seen:
+            self._topology, self._seen = state.topology, list(state.capacity.health)
+            health = self._present()
+            if health != self._health:
+                self._follow(health, now)
         due_ms = self._quarantine.next_ms()
         if not self._is_news and (due_ms is None or now < due_ms):
             return []
-        decided = [*self._decided, *self._quarantine.changes(self._with(health), now)]
+        decided = [*self._decided, *self._quarantine.changes(self._with(self._health), now)]
         self._decided, self._is_news = [], False
-        self._health = health | {each.node: each.health for each in decided}
+        self._health |= {each.node: each.health for each in decided}
         return [NodeHealthChanged(each.node, each.health, each.reason) for each in decided]
 
     def _with(self, health: dict[str, Health]) -> dict[str, Health]:
@@ -98,9 +102,18 @@ class NodeWatch:
             self._quarantine.blame.broke(node, now)
         self._health, self._is_news = health, True
 
+    def next_ms(self) -> int | None:
+        """When something is to be decided next without anything having happened."""
+        due = [at_ms for at_ms in (self._quarantine.next_ms(), self._devices.next_ms()) if at_ms is not None]
+        return min(due, default=None)
+
     def _present(self) -> dict[str, Health]:
+        """A spare is well: that it waits for work is no matter of its health."""
         nodes, health = self._state.topology.nodes, self._state.capacity.health
-        return {node.name: health[number] for number, node in enumerate(nodes)}
+        return {
+            node.name: Health.HEALTHY if health[number] is Health.SPARE else health[number]
+            for number, node in enumerate(nodes)
+        }
 
 
 def _fallen(before: dict[str, Health], now: dict[str, Health]) -> Iterator[str]:
