@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from hosted import CLUSTER
@@ -19,6 +19,7 @@ from phalanx.engine.state.journal import Journal
 from phalanx.engine.state.records import AttemptRecord, JobRecord, JobState
 from phalanx.engine.state.state import State
 from phalanx.engine.turn import record, replay, turn
+from phalanx.faults.health.watch import NodeWatch
 from phalanx.protocol.action import Action
 from phalanx.protocol.event import (
     AttemptEnded,
@@ -44,6 +45,8 @@ class Rig:
         self.state = State()
         self.journal = Journal()
         self.seen: list[Event] = []
+        self.watch: NodeWatch | None = None
+        self.canaries: Iterator[str] = iter(())
         self._apart = apart
         lacks = ("resize",) if not subject.offer.can(Capability.RESIZE) else ()
         record(self.state, self.journal, ClusterDefined(CLUSTER, "priority", lacks=lacks), subject.now())
@@ -60,9 +63,18 @@ class Rig:
         now = self.subject.now()
         heard = self.line.events(now)
         self.seen += heard
-        plan = turn(self.state, self.journal, (*heard, *events), now)
+        plan = turn(self.state, self.journal, self._looked_after((*heard, *events), now), now)
         for action in plan.actions:
             self.line.carry_out(action, now)
+
+    def _looked_after(self, events: Iterable[Event], now: int) -> Iterator[Event]:
+        """What happens and, where nodes are watched, what the watch says to it, as a server has it."""
+        for event in events:
+            if self.watch is not None:
+                self.watch.note(event, now)
+            yield event
+        if self.watch is not None:
+            yield from self.watch.events(now, lambda: next(self.canaries))
 
     def until(self, what: Callable[[], object]) -> None:
         """Takes turns until something is so."""
@@ -74,7 +86,8 @@ class Rig:
             self.turn()
 
     def _next_ms(self) -> int | None:
-        moments = (self.line.next_event_ms(), self.state.next_wakeup())
+        watched_ms = self.watch.next_ms() if self.watch is not None else None
+        moments = (self.line.next_event_ms(), self.state.next_wakeup(), watched_ms)
         return min((moment for moment in moments if moment is not None), default=None)
 
     def is_in(self, job: str, state: JobState) -> Callable[[], bool]:
