@@ -36,6 +36,12 @@ COLUMNS = (
 @click.option("--spot-usd", type=float, multiple=True, help="Spot price of a GPU-hour; once for each region.")
 @click.option("--on-demand-usd", type=float, help="On-demand price of a GPU-hour. Default: of the catalogue.")
 @click.option(
+    "--regions",
+    metavar="FILE",
+    help="Regions with their prices and capacity, instead of the catalogue's: a CSV of region, instance, "
+    "on_demand_usd_h, spot_usd_h, nodes. Those with too few nodes of --gpu are left out.",
+)
+@click.option(
     "--trace",
     "traces",
     multiple=True,
@@ -98,11 +104,12 @@ def _zones(given: dict[str, Any], seed: int) -> list[Zone]:
     from phalanx.cli.files import text_of
     from phalanx.faults.spot.zone import Zone, drawn, read_trace
 
-    spot_usd, on_demand_usd = _prices(given)
-    traces, count = given["traces"], max(len(spot_usd), len(given["traces"]), 1)
-    if len(spot_usd) not in (1, count) or len(traces) not in (0, 1, count):
+    priced = _regions(given)
+    traces, count = given["traces"], max(len(priced), len(given["traces"]), 1)
+    if len(priced) not in (1, count) or len(traces) not in (0, 1, count):
         raise click.UsageError(
-            f"--spot-usd is given {len(spot_usd)} times and --trace {len(traces)} times: expected as many of both."
+            f"there are prices of {len(priced)} regions and --trace is given {len(traces)} times: expected as many of "
+            "both."
         )
     zones = []
     for number in range(count):
@@ -112,9 +119,35 @@ def _zones(given: dict[str, Any], seed: int) -> list[Zone]:
         else:
             hours = given["deadline"] / 3600 * 2
             there = drawn(seed * count + number, hours, given["there"] / 3600, given["gone"] / 3600)
-        price = spot_usd[number % len(spot_usd)]
-        zones.append(Zone(f"region {number + 1}", price * given["gpus"], on_demand_usd * given["gpus"], there))
+        name, spot_usd, on_demand_usd = priced[number % len(priced)]
+        zones.append(
+            Zone(name or f"region {number + 1}", spot_usd * given["gpus"], on_demand_usd * given["gpus"], there)
+        )
     return zones
+
+
+def _regions(given: dict[str, Any]) -> list[tuple[str, float, float]]:
+    """The name of each region, and its prices of a GPU-hour, spot and on demand."""
+    if given["regions"] is None:
+        spot_usd, on_demand_usd = _prices(given)
+        return [("", each, on_demand_usd) for each in spot_usd]
+    if given["spot_usd"] or given["on_demand_usd"] is not None:
+        raise click.UsageError("--regions has the prices: leave out --spot-usd and --on-demand-usd.")
+    from phalanx.cli.files import text_of
+    from phalanx.cluster.catalogue import accelerator
+    from phalanx.compat.platforms.regions import read_offers
+
+    gpu = accelerator(given["gpu"]).name
+    found = []
+    for offer in read_offers(text_of(given["regions"]), given["regions"]):
+        count = offer.instance.count
+        if offer.instance.accelerator == gpu and offer.spot_usd_h is not None and offer.has(-(-given["gpus"] // count)):
+            found.append((offer.region, offer.spot_usd_h / count, offer.on_demand_usd_h / count))
+    if not found:
+        raise click.UsageError(
+            f"--regions {given['regions']}: no region has spot capacity of {given['gpus']} GPUs {gpu}: expected one."
+        )
+    return found
 
 
 def _prices(given: dict[str, Any]) -> tuple[Sequence[float], float]:

@@ -16,7 +16,9 @@ class PlatformError(PhalanxError):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A job as nodes of one kind. `gpu` is the catalogue's name of its accelerator."""
+    """A job as nodes of one kind. `gpu` is the catalogue's name of its accelerator; `where` is the cloud and region
+    that were chosen for it, as aws/eu-north-1.
+    """
 
     job: Job
     nodes: int
@@ -25,6 +27,7 @@ class Shape:
     image: str
     bucket: str
     spot: bool
+    where: str = ""
 
     @property
     def name(self) -> str:

@@ -17,8 +17,10 @@ SPARK = "16.4.x-gpu-ml-scala2.12"
 
 
 def skypilot(shape: Shape, instance: InstanceType | None) -> dict[str, Any]:
-    """A SkyPilot task; it looks for the cheapest cloud by itself."""
+    """A SkyPilot task; it looks for the cheapest cloud by itself, where none is chosen."""
     resources: dict[str, Any] = {"accelerators": f"{shape.gpu}:{shape.gpus}", "use_spot": shape.spot}
+    if shape.where:
+        resources["infra"] = shape.where
     if shape.image:
         resources["image_id"] = f"docker:{shape.image}"
     if shape.job.retry_limit:
