@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from typing import ClassVar
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,6 +15,8 @@ from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.decide.cycle import decide
 from phalanx.engine.preempt import victims
+from phalanx.engine.preempt.pruning import Pruning, Victims
+from phalanx.engine.state.records import AttemptRecord
 from phalanx.protocol.event import JobSubmitted
 from phalanx.workload.gang import Gang, Role, Task, Topology
 from phalanx.workload.job import Job
@@ -66,3 +69,29 @@ def test_what_is_left_of_victims_is_what_dropping_them_one_by_one_would_leave(po
             assert decide(history.state, history.now) == plan
         history.decide()
         history.go_on()
+
+
+class Minimal(Pruning):
+    """Pruning that notes down victims without any one of which the head would still fit."""
+
+    needless: ClassVar[list[AttemptRecord]] = []
+
+    def of(self, victims: Victims, drop_first: Victims) -> Victims:
+        needed = super().of(victims, drop_first)
+        if len(needed) > 1 and not self._ends():
+            self.needless += [each for each in needed if self._fits([other for other in needed if other is not each])]
+        return needed
+
+
+@pytest.mark.parametrize("policy", PREEMPTING)
+@settings(deadline=None, max_examples=10, suppress_health_check=[HealthCheck.too_slow])
+@given(st.randoms(use_true_random=False))
+def test_no_job_is_preempted_that_the_job_it_leaves_for_can_do_without(policy: str, rng: Random) -> None:
+    history = Deep(rng, (policy,), quotas=True)
+    Minimal.needless.clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(victims, "Pruning", Minimal)
+        for _ in range(6):
+            history.decide()
+            history.go_on()
+    assert not Minimal.needless

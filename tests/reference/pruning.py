@@ -9,12 +9,14 @@ class PlainPruning(Pruning):
     """Likewise, with nothing known but by a try."""
 
     def of(self, victims: Victims, drop_first: Victims) -> Victims:
-        """Those without which the head does not fit, as far as others were dropped before."""
-        needed = victims
-        for victim in drop_first:
-            if len(needed) == 1 or self._ends():
-                break
-            fewer = [other for other in needed if other is not victim]
-            if self._fits(fewer):
-                needed = fewer
+        """Those without which the head does not fit, however many of the others are dropped."""
+        needed, before = victims, 0
+        while len(needed) != before:
+            before = len(needed)
+            for victim in drop_first:
+                if len(needed) == 1 or self._ends():
+                    return needed
+                fewer = [other for other in needed if other is not victim]
+                if len(fewer) < len(needed) and self._fits(fewer):
+                    needed = fewer
         return needed

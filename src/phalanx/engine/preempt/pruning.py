@@ -27,7 +27,18 @@ class Pruning:
         self._slack_of = slack_of
 
     def of(self, victims: Victims, drop_first: Victims) -> Victims:
-        """Those of the victims that are needed."""
+        """Those of the victims that are needed.
+
+        Some may be needed only so that another one may go. Once that one is dropped, they are looked at again.
+        """
+        needed = self._pass(victims, drop_first)
+        while len(needed) < len(victims) and len(needed) > 1 and not self._ends():
+            keys = {victim.key for victim in needed}
+            victims, drop_first = needed, [victim for victim in drop_first if victim.key in keys]
+            needed = self._pass(victims, drop_first)
+        return needed
+
+    def _pass(self, victims: Victims, drop_first: Victims) -> Victims:
         needed, leap = victims, 1
         at = fails_before = 0
         while at < len(drop_first) and len(needed) > 1 and not self._ends():
