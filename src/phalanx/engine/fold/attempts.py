@@ -80,6 +80,7 @@ def _take_note_of_victims(state: State, claim: Claim) -> None:
         victim = state.jobs[key.rpartition("/")[0]]
         if state.quotas and claim.job not in victim.made_way_for:
             victim.made_way_for = (*victim.made_way_for, claim.job)
+            state.made_way.clear()
         if victim.attempt is not None and victim.attempt.stop_reason is StopReason.PREEMPTED:
             victim.preempted_for = claim.job
 

@@ -95,6 +95,8 @@ class VictimSearch:
 
     def run(self) -> GangTrial | None:
         """Finds the victims that lose the least, whatever their order; they are in `chosen` then."""
+        if not self._fits_without_all():
+            return None
         short = self.state.shortfall(self.head)
         seated = self._best_of_few(short.asked - short.left if short is not None and short.resource == GPUS else 0)
         if seated is not None:
@@ -123,6 +125,14 @@ class VictimSearch:
         if len(cheapest_first) > CANDIDATES_MAX:
             return None
         return self._add_up(self.way.together(cheapest_first), self._dearest_first)
+
+    def _fits_without_all(self) -> bool:
+        """Whether the head may fit without all that make way, as far as they can be counted, and are not too many."""
+        if self._is_intricate() or not self._task.gpus or sum(map(len, self._groups.values())) > CANDIDATES_MAX:
+            return True
+        return self._count_enough(
+            [attempt for group in self._groups.values() for attempt in group.values() if self.way.goes(attempt)]
+        )
 
     def _best_of_few(self, over_quota: int) -> GangTrial | None:
         """Where few could be victims every set of them is looked at, the cheapest first: exact, whatever the head."""

@@ -76,6 +76,7 @@ class State:
         self.cuts: dict[ActionId, Repartition] = {}
         self.to_stop: dict[str, StopReason] = {}
         self.on_node: dict[int, dict[str, AttemptRecord]] = {}
+        self.made_way: dict[str, dict[str, None]] = {}
         self.dependents: dict[str, dict[str, None]] = {}
         self.array_active: dict[str, int] = {}
         self.array_parked: dict[str, dict[str, None]] = {}
@@ -118,7 +119,7 @@ class State:
 
     def __getstate__(self) -> dict[str, Any]:
         """What a saved State holds: the policy by its name."""
-        return {**self.__dict__, "policy": self.policy.spec, "_views": {}, "class_index": None}
+        return {**self.__dict__, "policy": self.policy.spec, "_views": {}, "class_index": None, "made_way": {}}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         self.__dict__.update(saved)
@@ -415,9 +416,7 @@ class State:
         number = self.topology.number
         bookings = []
         for slot in placement.slots:
-            devices = 0
-            for device in slot.devices:
-                devices |= 1 << device
+            devices = sum([1 << device for device in slot.devices])
             needs = self.fit.ask(tasks[slot.role], job).needs
             bookings.append(Booking(number[slot.node], devices, needs, slot.portion, f"{job.id}#{slot.rank}"))
         return bookings

@@ -65,12 +65,19 @@ def has_made_way(state: State, head: JobRecord, attempt: AttemptRecord) -> bool:
     """
     if not head.made_way_for:
         return False
-    found, after = {head.job.id}, [head]
+    before = state.made_way.get(head.job.id)
+    if before is None:
+        before = state.made_way[head.job.id] = _made_way_for(state, head)
+    return attempt.job.id in before
+
+
+def _made_way_for(state: State, head: JobRecord) -> dict[str, None]:
+    """The jobs for which a job was stopped, those for which these were, and so on."""
+    found, after = {head.job.id: None}, [head]
     while after:
         for job in after.pop().made_way_for:
-            if job == attempt.job.id:
-                return True
-            if job not in found and job in state.jobs:
-                found.add(job)
-                after.append(state.jobs[job])
-    return False
+            if job not in found:
+                found[job] = None
+                if job in state.jobs:
+                    after.append(state.jobs[job])
+    return found
