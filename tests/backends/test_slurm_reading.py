@@ -10,7 +10,6 @@ import pytest
 from builders import a_job
 from phalanx.backends.slurm.commands import SlurmDown, SlurmMissing, SlurmRefused, run, said
 from phalanx.backends.slurm.endings import ending_of, start_failure
-from phalanx.backends.slurm.hostlist import HostlistError, expand, numbers
 from phalanx.backends.slurm.jobs import GONE, SlurmJob, read_accounted, read_jobs
 from phalanx.backends.slurm.nodes import cluster_of, fields, read_nodes
 from phalanx.backends.slurm.orders import NodeYard, write_orders
@@ -19,6 +18,7 @@ from phalanx.backends.slurm.script import batch_script
 from phalanx.cluster.cluster import Health, Node
 from phalanx.placement.placement import Placement, Slot
 from phalanx.protocol.action import ActionId, Start
+from phalanx.workload.formats.hostlist import HostlistError, expand, numbers
 from phalanx.workload.job import Execution
 
 NODE = (

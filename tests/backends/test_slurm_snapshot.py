@@ -14,6 +14,7 @@ from phalanx.engine.state.records import JobState
 from phalanx.engine.turn import replay
 from phalanx.engine.why.why import why
 from phalanx.protocol.reason import Reason
+from phalanx.words.reason import because
 from slurm_cluster import shared_cluster
 
 POLICY = "priority:backfill=easy"
@@ -104,6 +105,13 @@ def test_a_job_that_slurm_keeps_back_though_it_fits_is_one_that_phalanx_would_st
 def test_no_running_job_is_stopped_for_one_that_waits(folder: Path) -> None:
     found = taken(folder, [node("n0", 2, "0-1")], [running("7", "n0", "0-1", 2), pending("8", 4, priority=99)])
     assert look_at(found, TAKEN_MS).would_start == ()
+
+
+def test_a_pending_job_is_not_placed_on_nodes_that_it_excludes(folder: Path) -> None:
+    asked = pending("8", 4).replace("ExcNodeList=(null)", "ExcNodeList=n[0-1]")
+    found = taken(folder, [node("n0"), node("n1"), node("n2", 4, "0-3")], [asked])
+    told = because(why(found.state, "8"))
+    assert "(of 3 nodes: 2 that it excludes by phalanx/node=n0,n1, 1 without enough free GPUs)" in told
 
 
 def test_jobs_that_a_rule_of_slurms_keeps_back_are_held(folder: Path) -> None:

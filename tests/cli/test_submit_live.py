@@ -136,6 +136,15 @@ def test_a_folder_that_is_not_there_is_told_before_the_job_starts(phalanx: Phala
     assert phalanx("cancel", result.out.strip()).code == 0
 
 
+def test_nodes_that_a_job_excludes_are_an_option(phalanx: Phalanx) -> None:
+    made = phalanx("submit", "--begin", "+1h", "--exclude", "n0,n1", "--exclude", "n3", "-o", "name", "--", "true")
+    job = phalanx("job", made.out.strip(), "-o", "json").data
+    assert job["spec"]["node_selector"] == [["phalanx/node", "!n0,n1,n3"]]
+    both = phalanx("submit", "--node", "n0", "--exclude", "n1", "--", "true")
+    assert (both.code, "--node and --exclude" in both.err) == (2, True)
+    assert phalanx("cancel", job["id"]).code == 0
+
+
 def test_node_size_and_dependencies_are_options_of_a_job(phalanx: Phalanx) -> None:
     first = phalanx("submit", "-o", "json", "--", "sleep", "60").data["id"]
     options = ["--node", "n1", "--node-selector", "a=b", "--tasks", "1:2", "--gpus", "1"]

@@ -576,6 +576,8 @@ def test_labels_and_taints_are_named_in_words() -> None:
     world = World(constrained())
     world.submit(Job("j", Gang((Role(task=Task(1)),)), node_selector=(("storage.class", "fast"),)))
     assert because(why(world.state, "j")).endswith("(of 2 nodes: 2 without the label storage.class=fast)")
+    world.submit(Job("x", Gang((Role(task=Task(1)),)), node_selector=(("phalanx/node", "!n0,n1"),)))
+    assert because(why(world.state, "x")).endswith("2 that it excludes by phalanx/node=n0,n1)")
     world.submit(a_job("k", 1, 9))
     assert because(why(world.state, "k")).endswith("(of 2 nodes: 1 with the taint spot, which it does not tolerate)")
 

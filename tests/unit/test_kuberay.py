@@ -45,6 +45,21 @@ def test_a_task_is_a_pod_with_what_it_asks_for_and_its_grace() -> None:
     assert pod["nodeSelector"] == {"pool": "a"}
 
 
+def test_a_node_is_chosen_by_its_host_name_and_those_that_are_excluded_by_affinity() -> None:
+    asked = 'command: [x]\ngpus: 8\nnode_selector: {phalanx/node: n1, pool: "a,b", zone: "!east"}'
+    pod = worker(ray_job(job(asked), SITE))["template"]["spec"]
+    assert pod["nodeSelector"] == {"kubernetes.io/hostname": "n1"}
+    required = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert required["nodeSelectorTerms"] == [
+        {
+            "matchExpressions": [
+                {"key": "pool", "operator": "In", "values": ["a", "b"]},
+                {"key": "zone", "operator": "NotIn", "values": ["east"]},
+            ]
+        }
+    ]
+
+
 def test_an_elastic_role_is_a_group_that_ray_scales_and_a_rigid_one_is_not() -> None:
     elastic = ray_cluster(job("command: [x]\ngang: [{replicas: {min: 2, max: 6}, gpus: 1}]"), SITE)
     group = worker(elastic)

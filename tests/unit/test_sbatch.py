@@ -53,6 +53,8 @@ def keys(*lines: str) -> dict[str, Any]:
         (["--deadline=2030-01-31T08:00+01:00"], {"deadline": "2030-01-31T08:00+01:00"}),
         (["-C ib&fast"], {"node_selector": {"slurm/feature-ib": "true", "slurm/feature-fast": "true"}}),
         (["-w n7"], {"node_selector": {"phalanx/node": "n7"}}),
+        (["-w n[1-3] -x n2"], {"node_selector": {"phalanx/node": "n1,n3"}}),
+        (["-x n[08-10],login"], {"node_selector": {"phalanx/node": "!n08,n09,n10,login"}}),
         (
             ["-p gpu", "-A ml", "-q high"],
             {"labels": {"slurm/partition": "gpu", "slurm/account": "ml", "slurm/qos": "high"}},
@@ -100,8 +102,10 @@ def test_an_option_that_is_not_honoured_is_named_with_its_line(line: str, word: 
     ("line", "word"),
     [
         ("--hold", "--hold"),
-        ("--exclude=n1", "--exclude"),
-        ("-w n[1-4]", "one node"),
+        ("--exclude=n[1", "bracket"),
+        ("--exclude='n 1'", "n[1-4]"),
+        ("-w n[2-1] ", "n[1-4]"),
+        ("-w n1 -x n[1-2]", "none of the nodes"),
         ("-C 'a|b'", "features"),
         ("--gres=gpu:2,shard:1", "gpu:N"),
         ("--gres=gpu:0x", "gpu:N"),

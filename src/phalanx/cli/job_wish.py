@@ -150,7 +150,12 @@ def _change(draft: Changeable, command: list[str], given: dict[str, Any]) -> Non
     for key, option in (("env", "--env"), ("labels", "--label"), ("node_selector", "--node-selector")):
         draft.put_pairs(key, dict(pair(text, option) for text in given[key]))
     if given["node"] is not None:
+        if given["exclude"]:
+            raise click.UsageError("--node and --exclude: the job runs on one node, or on any but some")
         draft.put_pairs("node_selector", {NODE_NAME: given["node"]})
+    if given["exclude"]:
+        names = [name for text in given["exclude"] for name in text.split(",") if name]
+        draft.put_pairs("node_selector", {NODE_NAME: f"!{','.join(names)}"})
     after = dependencies(given)
     if after:
         draft.put(["after"], after)

@@ -31,6 +31,7 @@ HERE = {
     **dict.fromkeys(("--constraint", "-C"), LABELS),
     **dict.fromkeys(("--nice",), PRIORITY),
     **dict.fromkeys(("--mail-type", "--mail-user"), ALERTS),
+    "-x": "`--exclude NODE`, also several with commas between",
     "--export": "`--env NAME=VALUE`, and `--inherit-env` for PATH and the virtual environment",
     "--wrap": "`-- COMMAND` behind all options",
     "--requeue": "`--retries N`",

@@ -87,6 +87,13 @@ OPTIONS = (
         "--deadline", metavar="TIME", help="Time by which the job should end; submitting tells if that is possible."
     ),
     click.option("--node", shell_complete=node_names, help="Run only on this node."),
+    click.option(
+        "--exclude",
+        multiple=True,
+        metavar="NODE[,NODE…]",
+        shell_complete=node_names,
+        help="Run on no such node.",
+    ),
     click.option("--node-selector", multiple=True, metavar="KEY=VALUE", help="Run only on nodes with this label."),
     click.option(
         "--after", multiple=True, metavar="ID", help="Start after this job, or all members of this array, succeeded."

@@ -13,11 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from phalanx.errors import PhalanxError
+from phalanx.placement.fit import NODE_NAME
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Job, Kind
+from phalanx.workload.selector import selector_of
 
 VERSION = "ray.io/v1"
 GPU = "nvidia.com/gpu"
+HOSTNAME = "kubernetes.io/hostname"
 HEAD_CPU, HEAD_MEMORY = "2", "8Gi"
 """What Ray's documentation gives a head of a small cluster."""
 
@@ -165,9 +168,28 @@ def _template(
             }
         ],
     }
-    if selector := dict((*job.node_selector, *selected)):
-        spec["nodeSelector"] = selector
+    plain, expressions = _selected((*job.node_selector, *selected))
+    if plain:
+        spec["nodeSelector"] = plain
+    if expressions:
+        terms = [{"matchExpressions": expressions}]
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        spec["affinity"] = {"nodeAffinity": required}
     return {"spec": spec}
+
+
+def _selected(labels: tuple[tuple[str, str], ...]) -> tuple[dict[str, str], list[dict[str, Any]]]:
+    """Labels that nodes must have, and those of which several values, or all others, will do."""
+    plain: dict[str, str] = {}
+    expressions: list[dict[str, Any]] = []
+    for label, text in labels:
+        key, selector = HOSTNAME if label == NODE_NAME else label, selector_of(text)
+        if selector.excludes or len(selector.values) > 1:
+            operator = "NotIn" if selector.excludes else "In"
+            expressions.append({"key": key, "operator": operator, "values": list(selector.values)})
+        else:
+            plain[key] = text
+    return plain, expressions
 
 
 def _runtime_env(job: Job) -> str:

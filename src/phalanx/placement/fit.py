@@ -16,6 +16,7 @@ from phalanx.cluster.mig import GEOMETRIES
 from phalanx.placement.sharing import wanted
 from phalanx.workload.gang import Task
 from phalanx.workload.job import Job
+from phalanx.workload.selector import NONE_OF, selector_of
 from phalanx.workload.sizes import leaves
 from phalanx.workload.toleration import Toleration
 
@@ -169,7 +170,7 @@ class Fit:
             if f"storage.{tier}" not in self.capacity.amount_number and not self._is_shared(tier, size_gb):
                 yield f"storage.{tier}", 0
         for label in (*job.node_selector, *task.node_selector):
-            yield f"selector {label[0]}={label[1]}", self._labels.get(label, 0)
+            yield self._selected(*label)
         not_tolerated: dict[str, int] = {}
         tolerations = (*job.tolerations, *task.tolerations)
         for taint, tainted in self._taints.items():
@@ -177,6 +178,18 @@ class Fit:
                 not_tolerated[taint[0]] = not_tolerated.get(taint[0], 0) | tainted
         for key, tainted in not_tolerated.items():
             yield f"taint {key}", everything & ~tainted
+
+    def _selected(self, label: str, text: str) -> tuple[str, int]:
+        """The predicate of a selector, and the nodes that it accepts. A value may have a comma, as it stands."""
+        if (label, text) in self._labels:
+            return f"selector {label}={text}", self._labels[label, text]
+        values, excludes = selector_of(text)
+        named = 0
+        for value in values:
+            named |= self._labels.get((label, value), 0)
+        if excludes:
+            return f"excluded {label}={text.removeprefix(NONE_OF)}", self.capacity.topology.everything & ~named
+        return f"selector {label}={text}", named
 
     def _is_shared(self, tier: str, size_gb: int) -> bool:
         """Whether a tier that nodes share has so much. What is on it is not counted here: its own quotas keep it."""

@@ -32,6 +32,7 @@ NAMING_WORDS = {
     "node_storage.": "with too little {} storage",
     "storage.": "without enough free {} storage",
     "selector ": "without the label {}",
+    "excluded ": "that it excludes by {}",
     "taint ": "with the taint {}, which it does not tolerate",
 }
 """Words for predicates that end in a name, by how they begin."""

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from phalanx.backends.slurm.commands import SlurmRefused, run
-from phalanx.backends.slurm.hostlist import HostlistError, expand, numbers
 from phalanx.backends.slurm.nodes import fields
+from phalanx.workload.formats.hostlist import HostlistError, expand, numbers
 
 _ALLOCATED = re.compile(r"Nodes=(\S+) CPU_IDs=(\S*) Mem=(\d*) GRES=(\S*)")
 _IDX = re.compile(r"gpu[^()]*:(\d+)\(IDX:([^)]*)\)")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from phalanx.backends.slurm.commands import SlurmError, SlurmRefused, run
-from phalanx.backends.slurm.hostlist import HostlistError, expand
+from phalanx.workload.formats.hostlist import HostlistError, expand
 
 _FORMAT = "%A|%i|%T|%N|%r|%k"
 """Number, number with the part of a hetjob, state, nodes, reason and comment: the last alone is a user's text."""

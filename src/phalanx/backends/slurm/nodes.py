@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from phalanx.backends.slurm.commands import run
-from phalanx.backends.slurm.hostlist import HostlistError, numbers
 from phalanx.cluster.catalogue import UnknownAccelerator, accelerator
 from phalanx.cluster.cluster import DEFAULT_POLICY, Cluster, Health, Node
+from phalanx.workload.formats.hostlist import HostlistError, numbers
 
 _FIELD = re.compile(r"(?:^|\s)([A-Z][A-Za-z_/:]*)=")
 _GPU = re.compile(r"gpu(?::([^:(,]+))?:(\d+)(?:\(([^)]*)\))?")

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from phalanx.backends.slurm.commands import SlurmError, SlurmMissing, run
 from phalanx.backends.slurm.held import allocated
-from phalanx.backends.slurm.hostlist import HostlistError, expand, numbers
 from phalanx.backends.slurm.nodes import SlurmNode, cluster_of, fields, read_nodes
 from phalanx.beside.taken import Taken
 from phalanx.cluster.cluster import Cluster, Health
@@ -26,8 +25,10 @@ from phalanx.protocol.event import (
     NodeHealthChanged,
     TimerDue,
 )
+from phalanx.workload.formats.hostlist import HostlistError, expand, numbers
 from phalanx.workload.gang import Gang, Role, Task
 from phalanx.workload.job import After, Dependency, Job
+from phalanx.workload.selector import excluding
 
 RECORDED: Mapping[str, tuple[str, ...]] = {
     "nodes.txt": ("scontrol", "show", "node", "--details", "--oneliner"),
@@ -302,8 +303,11 @@ def _selector(found: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     if re.fullmatch(r"[\w.\-]+(&[\w.\-]+)*", features):
         for feature in features.split("&"):
             yield f"slurm/feature-{feature}", "true"
+    excluded = expand(found.get("ExcNodeList", ""))
     if len(wanted := expand(found.get("ReqNodeList", ""))) == 1:
         yield "phalanx/node", wanted[0]
+    elif excluded:
+        yield "phalanx/node", excluding(excluded)
 
 
 _KINDS = {"afterok": After.SUCCESS, "afterany": After.END, "afternotok": After.FAILURE, "after": After.START}

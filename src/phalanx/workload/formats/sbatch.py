@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from phalanx.errors import PhalanxError
+from phalanx.workload.formats.hostlist import HostlistError, expand
+from phalanx.workload.selector import excluding
 
 SHORT = {
     "A": "account",
@@ -369,11 +371,30 @@ class _Wanted:
             if not all(re.fullmatch(r"[\w.\-]+", each) for each in features):
                 raise SbatchError(f"{option.place}: --constraint={wanted}: expected features with '&' between")
             self._keys["node_selector"] = {f"slurm/feature-{each}": "true" for each in features}
-        option = self._given.get("nodelist")
-        if (node := self._take("nodelist")) is not None and option is not None:
-            if not re.fullmatch(r"[\w.\-]+", node):
-                raise SbatchError(f"{option.place}: --nodelist={node}: one node can be asked for, not several")
-            self._keys.setdefault("node_selector", {})["phalanx/node"] = node
+        listed, without = self._given.get("nodelist"), self._given.get("exclude")
+        named, excluded = self._node_names("nodelist"), self._node_names("exclude")
+        if named:
+            # Slurm gives a job these and others if need be; the tasks of a gang may share a node.
+            left = [node for node in named if node not in excluded]
+            if listed is not None and len(named) > 1:
+                self._tell(listed, "tasks run on these nodes alone, not on each of them")
+            if without is not None and not left:
+                raise SbatchError(f"{without.place}: --exclude={without.value}: leaves none of the nodes of --nodelist")
+            self._keys.setdefault("node_selector", {})["phalanx/node"] = ",".join(left)
+        elif excluded:
+            self._keys.setdefault("node_selector", {})["phalanx/node"] = excluding(excluded)
+
+    def _node_names(self, name: str) -> tuple[str, ...]:
+        option, text = self._given.get(name), self._take(name)
+        if text is None or option is None:
+            return ()
+        try:
+            names = tuple(dict.fromkeys(expand(text)))
+        except HostlistError as error:
+            raise SbatchError(f"{option.place}: --{name}={text}: {error}") from None
+        if not names or not all(re.fullmatch(r"[\w.\-]+", each) for each in names):
+            raise SbatchError(f"{option.place}: --{name}={text}: expected names of nodes, as n1,n3 or n[1-4]")
+        return names
 
     def _environment(self) -> None:
         option = self._given.get("export")
