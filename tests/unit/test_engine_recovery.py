@@ -68,6 +68,18 @@ def test_several_nodes_are_replaced_at_once_each_in_its_place() -> None:
     assert verify(world.journal).fingerprint() == world.state.fingerprint()
 
 
+def test_a_gang_on_nodes_of_many_gpus_keeps_its_devices() -> None:
+    world = World(site(1, 3, gpus=130))
+    world.run(a_job("gang", 130, 2))
+    attempt = world.job("gang").attempt
+    assert attempt is not None
+    was = {slot.rank: (slot.node, slot.devices) for slot in attempt.placement.slots}
+    lose(world, "gang", was[1][0])
+    attempt = world.job("gang").attempt
+    assert attempt is not None
+    assert {slot.rank: (slot.node, slot.devices) for slot in attempt.placement.slots}[0] == was[0]
+
+
 def test_without_a_word_of_recovery_a_gang_is_placed_anew_and_journals_are_as_before() -> None:
     told, untold = World(racked(1, 6, 4)), World(site(1, 6))
     for world in (told, untold):

@@ -62,7 +62,7 @@ class Again:
     def _keep(self, slot: Slot) -> bool:
         """Has a task have the devices that it had, if they are free and well."""
         node = self.state.topology.number[slot.node]
-        return self._book(slot, node, from_members(dict.fromkeys(slot.devices), 64))
+        return self._book(slot, node, from_members(slot.devices, self.state.topology.nodes[node].gpus))
 
     def _book(self, slot: Slot, node: int, devices: int) -> bool:
         state = self.state
