@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
+from time import sleep
 from typing import Any
 
+import httpx2
 import pytest
 from running import Server
 
@@ -73,9 +77,53 @@ def test_a_check_that_fails_drains_the_gpus_that_are_to_blame(
 @pytest.mark.usefixtures("signed_in")
 def test_a_check_whose_fault_is_the_nodes_drains_the_node(server: Server, tmp_path: Path) -> None:
     asked = ["health", "run", "--only", "disk", "--disk", str(tmp_path / "gone"), "--drain", "n0"]
-    assert run(cli, asked) == Exit.ERROR
+    assert run(cli, [*asked, "--drain-max", "1"]) == Exit.ERROR
     assert (node(server, "n0")["health"], node(server, "n0")["gpus_out"]) == ("draining", [])
     assert run(cli, ["undrain", "n0"]) == Exit.OK
+
+
+@pytest.mark.usefixtures("signed_in")
+def test_checks_do_not_empty_the_site(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    failing = ["health", "run", "--only", "disk", "--disk", str(tmp_path / "gone"), "--drain"]
+    for name in ("n0", "n1"):
+        server.client.post(f"/nodes/{name}:undrain", json={"gpus": list(range(8))}).raise_for_status()
+    assert run(cli, [*failing, "n0"]) == Exit.ERROR
+    assert node(server, "n0")["health"] == "draining", "one may be out in any case"
+    assert run(cli, [*failing, "n1"]) == Exit.REFUSED
+    assert "1 of 2 nodes are out of service already, and checks may have 1 be so" in capsys.readouterr().err
+    assert node(server, "n1")["health"] == "healthy"
+    assert run(cli, [*failing, "n0"]) == Exit.ERROR, "it is out already"
+    assert run(cli, ["drain", "n1"]) == Exit.OK, "by hand there is no bound"
+    assert run(cli, ["undrain", "n0", "n1"]) == Exit.OK
+
+
+@pytest.mark.parametrize("share", [0, -1, 1.5, "all"])
+def test_a_share_of_the_nodes_that_cannot_be_changes_nothing(server: Server, share: object) -> None:
+    assert server.client.post("/nodes/n0:drain", json={"share_max": share}).status_code == 422
+    assert node(server, "n0")["health"] == "healthy"
+
+
+def test_of_the_gpus_of_one_request_all_are_out_or_none_after_a_kill(tmp_path: Path) -> None:
+    data, found = tmp_path / "data", []
+    for delay_ms in (0, 1, 2, 4, 8):
+        server = Server(data, "--backend", "rehearsal", "--nodes", "1", "--gpus", "64").start()
+        out = len(node(server, "n0")["gpus_out"])
+        found.append(out)
+        verb = "drain" if out == 0 else "undrain"
+        asking = Thread(target=_ask, args=(server, verb))
+        asking.start()
+        sleep(delay_ms / 1000)
+        server.kill()
+        asking.join()
+    server = Server(data, "--backend", "rehearsal", "--nodes", "1", "--gpus", "64").start()
+    found.append(len(node(server, "n0")["gpus_out"]))
+    server.stop()
+    assert set(found) <= {0, 64}, found
+
+
+def _ask(server: Server, verb: str) -> None:
+    with suppress(httpx2.HTTPError):
+        server.client.post(f"/nodes/n0:{verb}", json={"gpus": list(range(64))})
 
 
 @pytest.mark.usefixtures("signed_in")

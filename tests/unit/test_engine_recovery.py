@@ -275,10 +275,11 @@ def test_replays_are_equal_and_nothing_is_given_twice_through_random_failures(po
     names = [f"n{i}" for i in range(12)]
     for step in range(120):
         jobs = [job for job, record in world.state.jobs.items() if record.attempt is not None]
-        match chance.randrange(6):
+        match chance.randrange(8):
             case 0:
                 size = chance.choice([1, 2, 3, 5, 8])
-                world.submit(a_job(f"j{step}", chance.choice([1, 2, 4]), size, duration_ms=60_000), after_ms=1000)
+                shape = {"priority": chance.randrange(3), "duration_ms": 60_000}
+                world.submit(a_job(f"j{step}", chance.choice([1, 2, 4]), size, **shape), after_ms=1000)
             case 1:
                 world.turn(*(NodeHealthChanged(n, Health.FAILED) for n in chance.sample(names, 2)), after_ms=1000)
             case 2:
@@ -288,6 +289,11 @@ def test_replays_are_equal_and_nothing_is_given_twice_through_random_failures(po
                 job = chance.choice(jobs)
                 if world.status(job) is JobState.RUNNING:
                     world.end(job, chance.choice([Outcome.SUCCEEDED, Outcome.LOST]), after_ms=1000)
+            case 4:
+                health = chance.choice([Health.DRAINING, Health.SUSPECT, Health.FAILED, Health.HEALTHY, Health.HEALTHY])
+                gpus = chance.sample(range(4), 2)
+                node = chance.choice(names)
+                world.turn(*(DeviceHealthChanged(node, gpu, health) for gpu in gpus), after_ms=1000)
             case _:
                 asked = [job for job in jobs if world.asks(job)]
                 if asked:

@@ -45,9 +45,12 @@ def drain(nodes: tuple[str, ...], gpus: tuple[int, ...], reason: str, evict: boo
         _evict(client, nodes, by_ms)
 
 
-def drain_node(client: Client, node: str, gpus: Sequence[int], reason: str) -> None:
-    """Drains a node, or only these GPUs of it, and says how it stands then."""
-    _say(client.post(f"{_path(node)}:drain", {"reason": reason, "gpus": list(gpus)}))
+def drain_node(client: Client, node: str, gpus: Sequence[int], reason: str, share_max: float = 1.0) -> None:
+    """Drains a node, or only these GPUs of it, and says how it stands then. With a share of the nodes, only if no more
+    are out of service then.
+    """
+    bound = {} if share_max >= 1.0 else {"share_max": share_max}
+    _say(client.post(f"{_path(node)}:drain", {"reason": reason, "gpus": list(gpus), **bound}))
 
 
 def _evict(client: Client, nodes: tuple[str, ...], by_ms: int) -> None:

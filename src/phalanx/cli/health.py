@@ -40,6 +40,13 @@ def health() -> None:
 @click.option("--node-problems", metavar=SOURCE, help="Also ask node-problem-detector: http://localhost:20257/metrics.")
 @click.option("--nvrx", metavar="SOCKET", help="Also ask NVRx's node check, such as /var/run/nvhcd.sock.")
 @click.option("--drain", metavar="NODE", help="If a check fails, drain this node, or only the GPUs that are to blame.")
+@click.option(
+    "--drain-max",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.2,
+    show_default=True,
+    help="Drain none if more than this share of the nodes would be out of service; one may be in any case.",
+)
 @click.option("--timeout", type=SECONDS, metavar="TIME", help="Time for all checks. Default: 30s, with --deep 2m.")
 @output_option
 def run(
@@ -51,6 +58,7 @@ def run(
     node_problems: str | None,
     nvrx: str | None,
     drain: str | None,
+    drain_max: float,
     timeout: float | None,
     output: Output,
 ) -> int:
@@ -79,14 +87,15 @@ def run(
     bad = [each for each in found if each.state in (FAILED, HUNG)]
     # One that does not answer tells nothing of the node: a wrong address would drain them all.
     if bad and drain is not None:
-        _drain(drain, bad)
+        _drain(drain, bad, drain_max)
     return Exit.ERROR if bad or any(each.state == UNANSWERED for each in found) else Exit.OK
 
 
-def _drain(node: str, bad: Sequence[Result]) -> None:
+def _drain(node: str, bad: Sequence[Result], share_max: float) -> None:
     """Drains GPUs where they alone are to blame, else the node."""
     from phalanx.cli.client import connect
     from phalanx.cli.drain import drain_node
 
     gpus = sorted({gpu for each in bad for gpu in each.gpus}) if all(each.gpus for each in bad) else []
-    drain_node(connect(), node, gpus, "; ".join(f"{each.check}: {each.told}" for each in bad)[:REASON_MAX])
+    reason = "; ".join(f"{each.check}: {each.told}" for each in bad)[:REASON_MAX]
+    drain_node(connect(), node, gpus, reason, share_max)

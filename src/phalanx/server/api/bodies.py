@@ -149,6 +149,15 @@ class DrainBody(Body):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"reason": "new fan", "gpus": [3]}})
     reason: Text = ""
     gpus: Gpus = []
+    share_max: Annotated[
+        float,
+        Field(
+            gt=0,
+            le=1,
+            description="Refused if more than this share of the nodes would then be out of service, in whole or in "
+            "part; one may be in any case. For programs that drain nodes by themselves.",
+        ),
+    ] = 1.0
 
 
 class UndrainBody(Body):

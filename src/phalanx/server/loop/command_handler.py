@@ -34,7 +34,7 @@ from phalanx.server.cluster.priorities import need_priority
 from phalanx.server.cluster.queue_edition import edition
 from phalanx.server.cluster.solver import need_adviser
 from phalanx.server.fresh import fresh_item
-from phalanx.server.health.said import events_of
+from phalanx.server.health.said import events_of, need_rest
 from phalanx.server.loop.admission import Admission
 from phalanx.server.loop.audited import described, verb_of
 from phalanx.server.loop.journal_writer import JournalWriter
@@ -371,6 +371,7 @@ class CommandHandler:
     def _change_node(self, body: ChangeNode) -> Any:
         if body.node not in self._state.topology.number:
             raise Refusal("not_found", f"there is no node {body.node!r}")
+        need_rest(self._state, body)
         for event in events_of(body):
             self._check(event)
         for event in events_of(body):

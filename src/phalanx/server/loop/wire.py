@@ -131,12 +131,15 @@ class ReportProgress(msgspec.Struct, frozen=True, tag=True):
 
 
 class ChangeNode(msgspec.Struct, frozen=True, tag=True):
-    """Drain a node, or let it take work again; or only these GPUs of it, if any are said."""
+    """Drain a node, or let it take work again; or only these GPUs of it, if any are said. Not if more than a share of
+    the nodes would then be out of service, in whole or in part.
+    """
 
     node: str
     health: str
     reason: str = ""
     gpus: tuple[int, ...] = ()
+    share_max: float = 1.0
 
 
 class ChangeCluster(msgspec.Struct, frozen=True, tag=True):

@@ -80,7 +80,7 @@ async def drain(
 ) -> Response:
     """Have a node, or some of its GPUs, take no new work. What runs there goes on."""
     said = body or DrainBody()
-    change = ChangeNode(name, Health.DRAINING.value, said.reason, tuple(said.gpus))
+    change = ChangeNode(name, Health.DRAINING.value, said.reason, tuple(said.gpus), said.share_max)
     return await _change(request, change, account, context)
 
 
