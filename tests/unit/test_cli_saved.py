@@ -23,7 +23,7 @@ from phalanx.engine.state.journal import Journal, Record
 from phalanx.engine.turn import replay
 from phalanx.placement.placement import Placement, Slot
 from phalanx.policy import registry
-from phalanx.protocol.event import ClusterDefined, JobSubmitted
+from phalanx.protocol.event import ClusterDefined, ForeignUse, JobSubmitted
 from phalanx.protocol.plan import Claim, Plan
 from phalanx.simulate.plugins import resolve_policy
 from phalanx.workload.job import Job
@@ -115,6 +115,13 @@ def test_the_queues_nodes_and_reservations_of_a_saved_state_are_listed_without_a
     nodes = say("nodes", "--state", bundle)
     assert [(node["name"], node["gpus_used"], node["jobs"]) for node in nodes] == [("n0", 8, ["runs"]), ("n1", 0, [])]
     assert say("nodes", "--state", bundle, "--health", "failed") == []
+
+
+def test_gpus_that_foreign_work_holds_are_shown_as_used(say: Any, tmp_path: Path) -> None:
+    world = World(flat(2, 4))
+    world.turn(ForeignUse("n1", devices=(0,), gpus=1))
+    nodes = say("nodes", "--state", bundled(tmp_path / "bundle.zip", world))
+    assert [(node["name"], node["gpus_used"], node["jobs"]) for node in nodes] == [("n0", 0, []), ("n1", 2, [])]
 
 
 def test_what_queues_use_of_their_quotas_is_shown_by_the_count_of_the_quotas(

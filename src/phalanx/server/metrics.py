@@ -110,7 +110,9 @@ def _of_virtual_clusters(connection: Connection) -> Iterator[Metric]:
 def _of_nodes(connection: Connection) -> Iterator[Metric]:
     cluster = msgspec.json.decode(settings.get(connection, "cluster") or b"{}")
     yield GaugeMetricFamily("phalanx_gpus", "GPUs of the cluster.", value=cluster.get("gpus", 0))
-    yield GaugeMetricFamily("phalanx_gpus_used", "GPUs that jobs hold.", value=nodes.gpus_used(connection))
+    yield GaugeMetricFamily(
+        "phalanx_gpus_used", "GPUs that jobs or work of others hold.", value=nodes.gpus_used(connection)
+    )
     totals = nodes.health_totals(connection)
     by_health = GaugeMetricFamily("phalanx_nodes", "Nodes by health.", labels=["health"])
     for health in HEALTHS:

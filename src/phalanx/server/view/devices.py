@@ -59,9 +59,10 @@ def devices_of(text: str) -> list[Device]:
 
 
 def devices_on(state: State, number: int) -> list[Device]:
-    """The devices of a node, by their numbers."""
-    count = state.topology.nodes[number].gpus
-    uses = [FREE] * count
+    """The devices of a node, by their numbers. Those that foreign work holds are allocated, and have no job."""
+    count, foreign = state.topology.nodes[number].gpus, state.capacity.foreign.get(number)
+    taken = 0 if foreign is None else foreign.devices
+    uses = [ALLOCATED if taken >> device & 1 else FREE for device in range(count)]
     jobs: list[dict[str, None]] = [{} for _ in range(count)]
     for attempt in state.on_node.get(number, {}).values():
         use = _use(attempt)

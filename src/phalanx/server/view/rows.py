@@ -119,7 +119,8 @@ def text_of(value: object) -> str:
 def node_row(state: State, name: str) -> Row:
     """What happens on a node."""
     number = state.topology.number[name]
-    used, there = 0, []
+    foreign = state.capacity.foreign.get(number)
+    used, there = 0 if foreign is None else foreign.devices, []
     for attempt in state.on_node.get(number, {}).values():
         there.append(attempt.job.id)
         if not attempt.waits:

@@ -25,6 +25,7 @@ from phalanx.protocol.event import (
     Event,
     Failed,
     Finding,
+    ForeignUse,
     JobChanged,
     JobSubmitted,
     NodeHealthChanged,
@@ -150,6 +151,8 @@ class View:
                 if capacity.health[number] is Health.HEALTHY and (reason or not capacity.unhealthy[number]):
                     # Why the node takes no work is more important, and so is why another GPU of it takes none.
                     self._health[node] = f"GPU {device} {health.value}: {reason}" if reason else ""
+            case ForeignUse(node=node):
+                self._devices[node] = None
             case ClusterChanged() | PolicyChanged():
                 # Which jobs are of one kind depends on both.
                 live = (job for job, known in self._state.jobs.items() if known.final is None)
