@@ -15,7 +15,17 @@ from phalanx.cluster.recovery import Recovery
 from phalanx.engine.state.records import JobState
 from phalanx.engine.turn import replay, verify
 from phalanx.errors import PhalanxError
-from phalanx.protocol.event import DeviceHealthChanged, JobRequeued, NodeHealthChanged, Outcome
+from phalanx.protocol.event import (
+    ClusterChanged,
+    DeviceHealthChanged,
+    Done,
+    JobHeld,
+    JobReleased,
+    JobRequeued,
+    JobSubmitted,
+    NodeHealthChanged,
+    Outcome,
+)
 from phalanx.protocol.reason import Reason
 from phalanx.workload.gang import Role
 from phalanx.workload.parallel import ParallelPlan
@@ -249,6 +259,43 @@ def test_a_spare_that_is_drained_or_fails_is_none_any_more() -> None:
     assert spares(world) == ["n2"]
     world.submit(a_job("job", 4, 3))
     assert set(ranks(world, "job")) == {"n0", "n1", "n3"}
+
+
+def test_an_ordinary_node_goes_before_a_spare_as_near() -> None:
+    world = World(site(1, 4, spares=1))
+    world.health("n3", Health.DRAINING)
+    world.health("n3", Health.HEALTHY)
+    assert spares(world) == ["n2"]
+    world.run(a_job("gang", 4, 2))
+    assert ranks(world, "gang") == ["n0", "n1"]
+    lose(world, "gang", "n0")
+    assert ranks(world, "gang") == ["n3", "n1"]
+    assert spares(world) == ["n2"]
+
+
+def test_fewer_spares_than_before_take_work_again_at_once() -> None:
+    world = World(site(2, 4, spares=1))
+    world.submit(a_job("large", 4, 8))
+    world.turn(ClusterChanged(site(2, 4, spares=0)))
+    assert not spares(world)
+    assert world.where("large")
+    other = World(site(2, 4, spares=1))
+    other.turn(ClusterChanged(racked(2, 4, 4)))
+    assert not spares(other), "also where nothing is said of recovery any more"
+    other.turn(ClusterChanged(site(2, 4, spares=2)))
+    assert spares(other) == ["n2", "n3", "n6", "n7"]
+
+
+def test_a_job_that_goes_on_where_it_was_is_not_started_again_behind_another_of_its_kind() -> None:
+    world = World(site(1, 9), "phalanx")
+    world.turn(JobSubmitted(a_job("early", 4, 4)), JobHeld("early"))
+    world.run(a_job("gang", 4, 4))
+    was = ranks(world, "gang")
+    world.turn(NodeHealthChanged(was[0], Health.FAILED))
+    (stop,) = world.asks("gang")
+    plan = world.turn(JobReleased("early"), Done(stop.id))
+    assert sorted(starts(plan)) == ["early", "gang"]
+    assert ranks(world, "gang")[1:] == was[1:]
 
 
 def test_no_event_can_say_that_a_node_is_a_spare() -> None:
