@@ -48,6 +48,9 @@ from phalanx.workload.array import members
 from phalanx.workload.gang import ANYWHERE, Gang, Role, Task, Topology
 from phalanx.workload.job import After, Array, Checkpointing, Dependency, Job, Kind
 
+HEALTHS = [health for health in Health if health is not Health.SPARE]
+"""What can be said of nodes: which are spares follows from the State."""
+
 
 def racked(racks: int, nodes: int, gpus: int = 8, **node: Any) -> Cluster:
     """`racks` racks r0, r1, … of `nodes` nodes each; nodes are n0, n1, … through all racks."""

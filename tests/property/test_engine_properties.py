@@ -14,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from builders import a_job, everything, random_run, virtual_backend
+from builders import HEALTHS, a_job, everything, random_run, virtual_backend
 from judge import Judge, as_grown
 from phalanx.cluster.cluster import Cluster, Health
 from phalanx.cluster.maintenance import Maintenance
 from phalanx.cluster.queues import Queue, Quota
+from phalanx.cluster.recovery import Recovery
 from phalanx.engine.decide.cycle import decide
 from phalanx.engine.state.journal import Journal, Record
 from phalanx.engine.state.records import AttemptRecord, JobState, Phase, need_of
@@ -234,13 +235,13 @@ class Engine(RuleBasedStateMachine):
         if started:
             self.happen(JobRequeued(started[number % len(started)].job.id), then_decide=then_decide)
 
-    @rule(number=NUMBERS, health=st.sampled_from(list(Health)), then_decide=OFTEN)
+    @rule(number=NUMBERS, health=st.sampled_from(HEALTHS), then_decide=OFTEN)
     def node_health(self, number: int, health: Health, then_decide: bool) -> None:
         node = self.cluster.nodes[number % len(self.cluster.nodes)].name
         self.judge.health[node] = health
         self.happen(NodeHealthChanged(node, health), then_decide=then_decide)
 
-    @rule(number=NUMBERS, device=st.integers(0, 3), health=st.sampled_from(list(Health)), then_decide=OFTEN)
+    @rule(number=NUMBERS, device=st.integers(0, 3), health=st.sampled_from(HEALTHS), then_decide=OFTEN)
     def device_health(self, number: int, device: int, health: Health, then_decide: bool) -> None:
         node = self.cluster.nodes[number % len(self.cluster.nodes)]
         device %= node.gpus
@@ -766,6 +767,25 @@ class DefragmentEngine(Engine):
         return replace(CLUSTERS[name](), defragment_ms=60_000)
 
 
+class RecoveringEngine(Engine):
+    """Jobs that lose hardware go on where they were, and a node is a spare."""
+
+    policy = "fifo:skip=true"
+
+    def cluster_of(self, name: str) -> Cluster:
+        return replace(CLUSTERS[name](), recovery=Recovery(1))
+
+
+class RecoveringPriorityEngine(PriorityEngine):
+    """Likewise, where others are preempted as well."""
+
+    def cluster_of(self, name: str) -> Cluster:
+        return replace(CLUSTERS[name](), recovery=Recovery(1))
+
+
+TestRecovering = RecoveringEngine.TestCase
+TestRecoveringPriority = RecoveringPriorityEngine.TestCase
+TestRecovering.settings = TestRecoveringPriority.settings = settings(max_examples=15, stateful_step_count=40)
 TestFifo = FifoEngine.TestCase
 TestDefragment = DefragmentEngine.TestCase
 TestDefragment.settings = settings(max_examples=15, stateful_step_count=40)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import World, a_job, everything
+from builders import HEALTHS, World, a_job, everything
 from phalanx.cluster.capacity import MEMORY, MEMORY_LIMIT
 from phalanx.cluster.cluster import Cluster, Health, Node
 from phalanx.engine.state.journal import Journal
@@ -80,7 +80,7 @@ def something(rng: random.Random, world: World, asked: list[Action]) -> list[Eve
         open_jobs = [r.job.id for r in state.jobs.values() if r.final is None and not r.cancelled]
         return [JobCancelled(rng.choice(open_jobs))] if open_jobs else []
     if dice < 0.78:
-        return [NodeHealthChanged(f"n{rng.randrange(3)}", rng.choice(list(Health)))]
+        return [NodeHealthChanged(f"n{rng.randrange(3)}", rng.choice(HEALTHS))]
     if dice < 0.79:
         return [PolicyChanged(rng.choice(POLICIES))]
     return [JobSubmitted(a_random_job(rng, len(state.jobs)))]

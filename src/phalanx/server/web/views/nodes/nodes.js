@@ -37,7 +37,7 @@ const columnsOf = (choose) => {
 const matching = (nodes, query) => {
   const find = (query.find ?? "").toLowerCase();
   const health = query.health ?? "";
-  const healthy = (node) => !health || (health === "unhealthy" ? node.health !== "healthy" : node.health === health);
+  const healthy = (node) => !health || (health === "unhealthy" ? !["healthy", "spare"].includes(node.health) : node.health === health);
   const labels = (node) => Object.entries(node.labels).map(([key, value]) => `${key}=${value}`);
   const found = (node) => !find || [node.name, ...node.path, node.gpu_type, ...labels(node)].some((text) => text.toLowerCase().includes(find));
   return nodes.filter((node) => healthy(node) && found(node));
