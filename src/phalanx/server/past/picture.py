@@ -1,7 +1,7 @@
 """A picture: what the view told of a State of the past, as a store that is read like the present one.
 
-Jobs, nodes and attempts under way are written from the State. Attempts that had ended are copied from the view of the
-present, and what only grows, such as the journal, is read there up to the moment.
+Jobs, nodes and attempts under way are written from the State. Attempts that had ended, and what only grows, such as the
+journal, are read in the store of the present, up to the moment.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from phalanx.server.figures.outlook import write_outlook
 from phalanx.server.past.reading import FILE, TOLD, Told
 from phalanx.server.planner.future import pass_time
 from phalanx.server.store.database import sqlite_url
-from phalanx.server.store.tables import attempts, metadata
+from phalanx.server.store.tables import metadata
 from phalanx.server.view.cluster import write_cluster
 from phalanx.server.view.lists import reservations_in, spent_in, used_in
 from phalanx.server.view.view import View
@@ -30,17 +30,15 @@ from phalanx.server.view.view import View
 KEPT = 12
 """Pictures that are kept. A worker has at most `OPEN_MAX` of them open, which were used last."""
 
-COLUMNS = ", ".join(f'"{column.name}"' for column in attempts.columns)
 COMPLETED = (
-    f"INSERT OR IGNORE INTO attempts ({COLUMNS}) SELECT {COLUMNS} FROM past.attempts WHERE ended_ms <= :at_ms",
     "UPDATE jobs SET submit_seq = (SELECT each.submit_seq FROM past.jobs AS each WHERE each.number = jobs.number)",
     (
         "UPDATE jobs SET submit_seq = (SELECT max(each.seq) FROM past.journal AS each WHERE each.job = jobs.id"
         " AND each.type IN ('JobSubmitted', 'JobChanged') AND each.seq <= :seq) WHERE submit_seq > :seq"
     ),
     (
-        "UPDATE jobs SET exit_code = (SELECT each.exit_code FROM attempts AS each WHERE each.job = jobs.id"
-        " AND each.ended_ms IS NOT NULL ORDER BY each.number DESC LIMIT 1) WHERE attempts > 0"
+        "UPDATE jobs SET exit_code = (SELECT each.exit_code FROM past.attempts AS each WHERE each.job = jobs.id"
+        " AND each.ended_ms <= :at_ms ORDER BY each.number DESC LIMIT 1) WHERE attempts > 0"
     ),
     (
         "UPDATE nodes SET reason = coalesce((SELECT each.reason FROM past.node_healths AS each"

@@ -10,6 +10,7 @@ import msgspec
 from sqlalchemy import create_engine, event
 
 from phalanx.server.store.database import Database, database_file, sqlite_url
+from phalanx.server.store.tables import attempts
 
 FILE, TOLD = "picture.db", "told.json"
 
@@ -25,6 +26,12 @@ GROWING = {
     "node_attempts": "created_ms <= {at_ms}",
 }
 """Tables to which the present only adds, and what of them was there."""
+
+COLUMNS = ", ".join(f'"{column.name}"' for column in attempts.columns)
+ATTEMPTS = f"""CREATE TEMP VIEW attempts AS SELECT {COLUMNS} FROM main.attempts
+UNION ALL SELECT {COLUMNS} FROM past.attempts AS ended WHERE ended_ms <= {{at_ms}} AND NOT EXISTS
+(SELECT 1 FROM main.attempts AS under_way WHERE under_way.job = ended.job AND under_way.number = ended.number)"""
+"""Those under way are the picture's, those that had ended are the present's: to copy them takes longer with each."""
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -44,6 +51,7 @@ def open_picture(picture: Path, store_url: str, seq: int, at_ms: int) -> Databas
         for table, then in GROWING.items():
             there = then.format(seq=seq, at_ms=at_ms)
             connection.execute(f"CREATE TEMP VIEW {table} AS SELECT * FROM past.{table} WHERE {there}").close()
+        connection.execute(ATTEMPTS.format(at_ms=at_ms)).close()
         connection.execute("PRAGMA query_only=ON").close()
 
     engine = create_engine(

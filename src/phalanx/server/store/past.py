@@ -133,15 +133,23 @@ def runs_between(connection: Connection, since_ms: int, until_ms: int, queue: st
     """The attempts that had devices between two moments, of a queue with those inside if one is named, newest first."""
     about: tuple[Any, ...] = (jobs.c.name, jobs.c.queue, attempts.c.number, jobs.c.submitted_ms)
     times = (attempts.c.created_ms, attempts.c.started_ms, attempts.c.ended_ms, jobs.c.expected_end_ms)
-    query = (
-        select(attempts.c.job, *about, *times, attempts.c.outcome, attempts.c.nodes)
-        .join(jobs, jobs.c.id == attempts.c.job)
+    # Which they are is found by their keys: to put all attempts in order with their nodes takes twice as long.
+    found = (
+        select(attempts.c.job, attempts.c.number)
         .where(attempts.c.created_ms < until_ms)
         .where(attempts.c.ended_ms.is_(None) | (attempts.c.ended_ms > since_ms))
     )
     if queue:
-        query = query.where((jobs.c.queue == queue) | jobs.c.queue.startswith(f"{queue}/", autoescape=True))
-    return [Run(*row) for row in connection.execute(query.order_by(attempts.c.created_ms.desc()).limit(limit))]
+        inside = (jobs.c.queue == queue) | jobs.c.queue.startswith(f"{queue}/", autoescape=True)
+        found = found.join(jobs, jobs.c.id == attempts.c.job).where(inside)
+    newest = found.order_by(attempts.c.created_ms.desc()).limit(limit).subquery()
+    query = (
+        select(attempts.c.job, *about, *times, attempts.c.outcome, attempts.c.nodes)
+        .join(newest, (newest.c.job == attempts.c.job) & (newest.c.number == attempts.c.number))
+        .join(jobs, jobs.c.id == attempts.c.job)
+        .order_by(attempts.c.created_ms.desc())
+    )
+    return [Run(*row) for row in connection.execute(query)]
 
 
 def healths_of(connection: Connection, node: str, limit: int) -> list[HealthChange]:

@@ -56,7 +56,7 @@ async def show_timeline(
     if start_ms > end_ms:
         raise Refusal("invalid", f"expected since to be before until, got {start_ms} and {end_ms}")
     runs, names = await context.read(_found, start_ms, end_ms, queue, limit + 1)
-    places = {name: place for place, name in enumerate(names)}
+    places = Places((name, place) for place, name in enumerate(names))
     return as_json(
         {
             "start_ms": start_ms,
@@ -77,8 +77,16 @@ def _found(
     return runs_between(connection, start_ms, end_ms, queue, limit), node_table.names(connection)
 
 
-def _columns(runs: Sequence[Run], places: dict[str, int], account: Account) -> dict[str, list[Any]]:
-    """Attempts by columns. Nodes that are gone come behind those there are."""
+class Places(dict[str, int]):
+    """The place of each node among the nodes of an answer; one that is gone comes behind those there are."""
+
+    def __missing__(self, name: str) -> int:
+        self[name] = len(self)
+        return self[name]
+
+
+def _columns(runs: Sequence[Run], places: Places, account: Account) -> dict[str, list[Any]]:
+    """Attempts by columns."""
     columns: dict[str, list[Any]] = {key: [] for key in models.BAR_KEYS}
     for run in runs:
         seen = account.sees(run.queue)
@@ -93,7 +101,7 @@ def _columns(runs: Sequence[Run], places: dict[str, int], account: Account) -> d
         columns["expected_end_ms"].append(run.expected_end_ms if run.ended_ms is None else None)
         columns["outcome"].append(run.outcome if seen else None)
         named = msgspec.json.decode(run.nodes, type=list[str])
-        columns["nodes"].append([places.setdefault(name, len(places)) for name in dict.fromkeys(named)])
+        columns["nodes"].append([places[name] for name in dict.fromkeys(named)])
     return columns
 
 

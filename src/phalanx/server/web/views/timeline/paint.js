@@ -4,6 +4,8 @@ import { boxOf, rowAt } from "./rows.js";
 export const LEFT = 132;
 export const TOP = 26;
 const TEXT_LEAST = 46;
+// A bar that ends no more than this behind another, in pixels, is not seen beside it.
+const HAIR = 0.5;
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -89,8 +91,8 @@ const drawRow = (context, { row, top, at, by }, { x, inner, view, maintenance, c
       context.fillRect(x(each.from_ms), top, x(each.to_ms) - x(each.from_ms), row.height);
     }
   }
-  let edge = -1;
-  let colour = "";
+  const edges = new Float64Array(row.lanes).fill(-1);
+  const colours = new Array(row.lanes).fill("");
   row.bars.forEach((bar, place) => {
     if (bar.to_ms < view.start_ms || bar.from_ms > until_ms) {
       if (!(bar.submitted_ms !== null && by === "jobs" && bar.submitted_ms < until_ms && bar.from_ms > view.start_ms)) return;
@@ -102,10 +104,12 @@ const drawRow = (context, { row, top, at, by }, { x, inner, view, maintenance, c
     }
     const left = x(bar.from_ms);
     const right = Math.max(left + 1, x(bar.ended_ms ?? (bar.state === "planned" ? bar.to_ms : now_ms)));
-    // Of many that fall on one column of pixels one is drawn.
-    if (row.lanes === 1 && right <= edge && ink[bar.state] === colour && bar !== chosen) return;
-    edge = right;
-    colour = ink[bar.state] ?? ink.other;
+    const lane = row.laneOf[place];
+    const colour = ink[bar.state] ?? ink.other;
+    // Of many that fall on one column of pixels of a lane one is drawn.
+    if (right <= edges[lane] + HAIR && colour === colours[lane] && bar !== chosen) return;
+    edges[lane] = right;
+    colours[lane] = colour;
     context.fillStyle = colour;
     if (bar.state === "planned") context.globalAlpha = 0.55;
     context.fillRect(left, y, right - left, height);
