@@ -212,6 +212,23 @@ def test_a_look_for_devices_whose_reservation_was_given_back_ends() -> None:
     assert looked.stdout.splitlines() == ["the placement group was removed before Ray told which GPUs it gave"] * 2
 
 
+def test_a_job_prefers_the_node_that_holds_an_object_of_ray() -> None:
+    program = """if True:
+        import json, ray, sys
+        from phalanx.backends.ray.objects import near
+        ray.init(sys.argv[1], log_to_driver=False)
+        block = ray.remote(num_cpus=0)(lambda: b"0" * 1_000_000)
+        there = block.options(label_selector={"phalanx.dev/node": "n1"}).remote()
+        small = ray.put("small")
+        ray.wait([there], fetch_local=False)
+        print(json.dumps(near([there, small])))
+    """
+    command = [sys.executable, "-c", program, shared_site().address]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert told.returncode == 0, told.stderr
+    assert json.loads(told.stdout) == {"phalanx/node=n1": 100}
+
+
 @pytest.mark.needs("ray_head")
 def test_what_other_work_of_ray_holds_is_told_of_as_used_until_it_ends(site: Site) -> None:
     program = """if True:

@@ -145,6 +145,19 @@ def test_nodes_that_a_job_excludes_are_an_option(phalanx: Phalanx) -> None:
     assert phalanx("cancel", job["id"]).code == 0
 
 
+def test_preferences_are_an_option_with_weights(phalanx: Phalanx) -> None:
+    liked = ["--prefer", "phalanx/node=n1:60", "--prefer", "zone=a:b"]
+    made = phalanx("submit", "--begin", "+1h", *liked, "-o", "name", "--", "true")
+    job = phalanx("job", made.out.strip(), "-o", "json").data
+    assert [(each["label"], each["value"], each["weight"]) for each in job["spec"]["preferences"]] == [
+        ("phalanx/node", "n1", 60),
+        ("zone", "a:b", 1),
+    ]
+    wrong = phalanx("submit", "--prefer", "fast", "--", "true")
+    assert (wrong.code, "--prefer" in wrong.err) == (2, True)
+    assert phalanx("cancel", job["id"]).code == 0
+
+
 def test_node_size_and_dependencies_are_options_of_a_job(phalanx: Phalanx) -> None:
     first = phalanx("submit", "-o", "json", "--", "sleep", "60").data["id"]
     options = ["--node", "n1", "--node-selector", "a=b", "--tasks", "1:2", "--gpus", "1"]

@@ -27,7 +27,7 @@ from phalanx.words.reason import REASON_WORDS, because, because_in
 from phalanx.words.start import expected
 from phalanx.workload.formats.native import read_job
 from phalanx.workload.gang import Gang, Role, Task
-from phalanx.workload.job import Job
+from phalanx.workload.job import Job, NodePreference
 
 
 def halves() -> World:
@@ -570,6 +570,20 @@ def test_a_cluster_without_gpus_says_so_to_who_asks_for_a_type() -> None:
     world = World(Cluster((Node("n0", cpus_milli=8000),)))
     world.submit(Job("j", Gang((Role(task=Task(1, gpu_types=("H100",))),))))
     assert "a task asks for H100, and the cluster has no GPUs" in because_in(world.state, why(world.state, "j"))
+
+
+def test_nodes_that_a_job_prefers_are_named_with_how_much_of_it_lies_there() -> None:
+    world = World(racked(1, 3, 4))
+    liked = tuple(NodePreference("phalanx/node", f"n{i}", i) for i in (1, 2))
+    pending = replace(a_job("p", 4, 4), preferences=liked)
+    world.submit(replace(a_job("j", 4, 3), preferences=liked))
+    world.turn()
+    world.submit(pending)
+    world.turn()
+    told = [evidence(why(world.state, job), 0)["prefers"] for job in ("j", "p")]
+    assert told == ["n2, n1; 2 of its 3 tasks lie there", "n2, n1"]
+    world.submit(replace(a_job("k", 1), preferences=(NodePreference("phalanx/node", "n1", -5),)))
+    assert "prefers" not in evidence(why(world.state, "k"), 0), "a node that is liked less is not preferred"
 
 
 def test_labels_and_taints_are_named_in_words() -> None:

@@ -10,7 +10,7 @@ import pytest
 from phalanx.document import DocumentError
 from phalanx.workload.formats.native import KEYS, read_job
 from phalanx.workload.gang import Role, Task, Topology
-from phalanx.workload.job import After, Array, Checkpointing, Dependency, Execution, Job, Kind
+from phalanx.workload.job import After, Array, Checkpointing, Dependency, Execution, Job, Kind, NodePreference
 from phalanx.workload.parallel import ParallelPlan, Traffic
 from phalanx.workload.scale import Metric, Scale
 from phalanx.workload.share import fraction_ask, mig_ask, mps_ask, turn_ask
@@ -191,6 +191,26 @@ def test_labels_selectors_and_tolerations_are_read() -> None:
         Toleration("k", "v"),
         Toleration(),
     )
+
+
+def test_preferences_are_labels_with_weights() -> None:
+    job = read_job("command: x\nprefer: {phalanx/node=n1: 60, pool=: -100}\n", "job.yaml")
+    assert job.preferences == (NodePreference("phalanx/node", "n1", 60), NodePreference("pool", "", -100))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ("{pool: 3}", "'pool=fast: 10'"),
+        ("{=fast: 3}", "'pool=fast: 10'"),
+        ("{a=b: 101}", "from -100 to 100"),
+        ("[a]", "mapping"),
+    ],
+)
+def test_a_preference_that_makes_no_sense_is_refused_with_its_place(wrong: str, told: str) -> None:
+    with pytest.raises(DocumentError, match=r"^job\.yaml:2") as refused:
+        read_job(f"command: x\nprefer: {wrong}\n", "job.yaml")
+    assert told in str(refused.value)
 
 
 def test_a_role_has_a_selector_and_tolerations_beside_those_of_the_job() -> None:

@@ -9,6 +9,7 @@ import pytest
 from phalanx.backends.capability import Capability
 from phalanx.backends.ray import offer
 from phalanx.backends.ray.nodes import NoCluster, cluster_from
+from phalanx.backends.ray.objects import weights
 
 
 def node(host: str, gpus: int = 8, alive: bool = True) -> dict[str, Any]:
@@ -68,3 +69,11 @@ def test_a_ray_that_cannot_do_it_lacks_everything_and_says_which_can(
 def test_without_ray_everything_is_missing_and_how_to_get_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offer, "find_spec", lambda _: None)
     assert "pip install ray" in offer.ray_offer().lacks[Capability.ADOPT]
+
+
+def test_nodes_are_preferred_by_the_bytes_of_objects_that_they_hold() -> None:
+    names = {"a": "n1", "b": "n2"}
+    copies = [(["a", "b"], 300), (["a", "gone"], 700), ([], 50), (["b"], 0)]
+    assert weights(copies, names) == {"phalanx/node=n1": 100, "phalanx/node=n2": 30}
+    assert weights([(["gone"], 9)], names) == {}
+    assert weights([(["a"], 10**9), (["b"], 1)], names) == {"phalanx/node=n1": 100}

@@ -63,7 +63,7 @@ class JobDraft:
             raise click.UsageError(f"--set {key}={text}: expected a value as a job file has it") from None
         self._put(key.split("."), node, f"--set {key}")
 
-    def put_pairs(self, key: str, pairs: Mapping[str, str]) -> None:
+    def put_pairs(self, key: str, pairs: Mapping[str, str | int]) -> None:
         """Adds names with their values to a mapping, before those that it has."""
         for name, value in pairs.items():
             self._add_mapping(key)

@@ -156,6 +156,8 @@ def _change(draft: Changeable, command: list[str], given: dict[str, Any]) -> Non
     if given["exclude"]:
         names = [name for text in given["exclude"] for name in text.split(",") if name]
         draft.put_pairs("node_selector", {NODE_NAME: f"!{','.join(names)}"})
+    if given["prefer"]:
+        draft.put_pairs("prefer", dict(_weighed(text) for text in given["prefer"]))
     after = dependencies(given)
     if after:
         draft.put(["after"], after)
@@ -163,6 +165,15 @@ def _change(draft: Changeable, command: list[str], given: dict[str, Any]) -> Non
         draft.put(["retry"], {"limit": given["retries"]})
     if command:
         draft.put(["command"], command)
+
+
+def _weighed(text: str) -> tuple[str, int]:
+    """A label and its weight: 1 where none is said. The value of a label may have a colon, but no number behind it."""
+    label, _, weight = text.rpartition(":")
+    if not weight.isdecimal():
+        label, weight = text, "1"
+    pair(label, "--prefer")
+    return label, int(weight)
 
 
 def _settle(draft: Draft, wanted: bool | None, client: Client) -> None:

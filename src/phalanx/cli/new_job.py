@@ -42,7 +42,7 @@ class NewJob:
         (key,) = path
         self._keys[key] = value
 
-    def put_pairs(self, key: str, pairs: Mapping[str, str]) -> None:
+    def put_pairs(self, key: str, pairs: Mapping[str, str | int]) -> None:
         """Adds names with their values to a mapping."""
         if pairs:
             self._keys.setdefault(key, {}).update(pairs)

@@ -96,6 +96,9 @@ OPTIONS = (
     ),
     click.option("--node-selector", multiple=True, metavar="KEY=VALUE", help="Run only on nodes with this label."),
     click.option(
+        "--prefer", multiple=True, metavar="KEY=VALUE[:WEIGHT]", help="Prefer nodes with this label, from 1 to 100."
+    ),
+    click.option(
         "--after", multiple=True, metavar="ID", help="Start after this job, or all members of this array, succeeded."
     ),
     click.option("--after-any", multiple=True, metavar="ID", help="Start after this job ended, succeeded or not."),

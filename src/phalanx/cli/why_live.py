@@ -27,6 +27,7 @@ COLUMNS = tuple(
         "maintenance",
         "reserved_for",
         "min_run",
+        "prefers",
         "overdue",
         "preempted",
         "lost",

@@ -47,6 +47,7 @@ COLUMNS = (
     Column("maintenance"),
     Column("reserved_for"),
     Column("min_run"),
+    Column("prefers"),
     Column("overdue"),
     Column("preempted"),
     Column("deadline"),

@@ -45,6 +45,7 @@ def evidence(
             f"{counted(each.gpus, 'GPU')} of {each.queue} {moment(each.until_ms, now_ms)}"
             for each in explanation.spared[:NAMES_MAX]
         ),
+        "prefers": _prefers(explanation),
         "overdue": _overdue(explanation),
         "position": _positioned(explanation.position),
         "queues": _compared(explanation.position),
@@ -98,6 +99,16 @@ def _overdue(explanation: Explanation) -> str:
     if explanation.reason in (Reason.QUOTA, Reason.BUDGET):
         kept = "what its queue may still have is kept for it"
     return f"{late}: it goes first, and {kept}"
+
+
+def _prefers(explanation: Explanation) -> str:
+    """The nodes that it likes more than others, and how much of it lies there."""
+    liked = explanation.preferred
+    if liked is None:
+        return ""
+    more = liked.nodes - len(liked.names)
+    named = ", ".join(liked.names) + (f" and {more} more" if more else "")
+    return f"{named}; {liked.there} of its {counted(liked.tasks, 'task')} lie there" if liked.tasks else named
 
 
 def _added_up(explanation: Explanation) -> str:

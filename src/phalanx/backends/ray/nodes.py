@@ -59,12 +59,17 @@ def cluster_from(nodes: list[dict[str, Any]]) -> Cluster:
     return Cluster(ordered, levels=(*(name for name, _ in levels), "node"), policy=DEFAULT_POLICY, name=CLUSTER)
 
 
+def node_name(told: Mapping[str, Any]) -> str:
+    """What phalanx calls a node of Ray."""
+    return str(told["Labels"].get(NODE_LABEL) or told["NodeManagerHostname"])
+
+
 def _node(told: Mapping[str, Any], path: tuple[str, ...]) -> Node:
     resources, labels = told["Resources"], told["Labels"]
     gpus = int(resources.get("GPU", 0))
     type_ = _type_of(resources, labels) if gpus else ""
     return Node(
-        labels.get(NODE_LABEL) or told["NodeManagerHostname"],
+        node_name(told),
         path,
         gpus=gpus,
         gpu_type=type_,

@@ -29,6 +29,7 @@ from phalanx.engine.why.evidence import (
     unhealthy,
 )
 from phalanx.engine.why.position import Position, position
+from phalanx.engine.why.preferred import Preferred, preferred
 from phalanx.engine.why.present import present
 from phalanx.placement.place import largest_task, refusal
 from phalanx.placement.placement import Refusal
@@ -66,7 +67,8 @@ class Explanation:
     how long it has waited longer than it should: it goes before all jobs, and devices are reserved for it. `factors`
     are what its place in the order adds up from, where the policy adds up; `position` is that place, and what its queue
     is compared by. `changes` have each been tried and would give the job its devices at once; those of one kind by the
-    smallest step. `next` is what it would wait for then.
+    smallest step. `next` is what it would wait for then. `preferred` are nodes that it
+    likes more than others.
     """
 
     job: str
@@ -100,6 +102,7 @@ class Explanation:
     position: Position | None = None
     changes: tuple[Change, ...] = ()
     next: Next | None = None
+    preferred: Preferred | None = None
 
     @property
     def is_hopeless(self) -> bool:
@@ -113,7 +116,8 @@ def explain(state: State, job: str) -> Explanation:
     record = state.record(job)
     now = present(state, job)
     reason = now.reason
-    plain = Explanation(job, record.state, reason, reserved_for=now.reserved_for)
+    likes = preferred(state, record) if record.job.preferences else None
+    plain = Explanation(job, record.state, reason, reserved_for=now.reserved_for, preferred=likes)
     if reason is None or reason is Reason.PREPARING:
         return plain
     if reason is Reason.MAKING_ROOM:

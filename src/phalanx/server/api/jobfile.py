@@ -73,6 +73,11 @@ _properties: dict[str, Any] = {
     "workdir": {"type": "string"},
     "labels": _text_map,
     "node_selector": _text_map,
+    "prefer": {
+        "type": "object",
+        "additionalProperties": {"type": "integer", "minimum": -100, "maximum": 100},
+        "description": "Weights of nodes with a label, by `name=value`.",
+    },
     "gang": {"type": "array", "items": _role, "minItems": 1},
     "gpus": {"type": "integer", "minimum": 0},
     "cpus": _amount,

@@ -30,7 +30,7 @@ from phalanx.workload.formats.limits import (
     RETRIES_MAX,
     SIZE_MAX,
 )
-from phalanx.workload.formats.nodes import TOLERATION_KEYS, read_labels, read_tolerations
+from phalanx.workload.formats.nodes import TOLERATION_KEYS, read_labels, read_preferences, read_tolerations
 from phalanx.workload.formats.scale import METRIC_KEYS, SCALE_KEYS, read_scale, within_scale
 from phalanx.workload.formats.sweep import HALVING_KEYS, RANGE_KEYS, SWEEP_KEYS, check_placeholders, read_sweep
 from phalanx.workload.gang import Gang
@@ -72,6 +72,7 @@ JOB_KEYS = (
     *EXECUTION_KEYS,
     "labels",
     "node_selector",
+    "prefer",
     "tolerations",
     "gang",
     *TASK_KEYS,
@@ -195,6 +196,7 @@ def read_job(
         checkpoint=fields.get("checkpoint", _read_checkpoint, Checkpointing()),
         retry_limit=fields.get("retry", _read_retry, 0),
         labels=fields.get("labels", read_labels, ()),
+        preferences=fields.get("prefer", read_preferences, ()),
         execution=execution,
         sweep=sweep,
         movable=fields.get("movable", Field.boolean, True),

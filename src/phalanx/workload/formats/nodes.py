@@ -5,15 +5,31 @@ from __future__ import annotations
 from phalanx.cluster.formats.taint import EFFECTS, taint_text
 from phalanx.document import Field
 from phalanx.workload.formats.limits import LABELS_MAX, TOLERATIONS_MAX
+from phalanx.workload.job import NodePreference
 from phalanx.workload.toleration import Toleration
 
 TOLERATION_KEYS = ("key", "operator", "value", "effect")
 OPERATORS = ("Exists", "Equal")
 
+WEIGHT_MAX = 100
+"""That of a preference, as Kubernetes bounds it."""
+
 
 def read_labels(field: Field) -> tuple[tuple[str, str], ...]:
     """Names and values, in order of names."""
     return tuple(sorted(field.pairs(LABELS_MAX)))
+
+
+def read_preferences(field: Field) -> tuple[NodePreference, ...]:
+    """Labels as `name=value`, each with its weight."""
+    return tuple(_read_preference(key, weight) for key, weight in field.entries(LABELS_MAX))
+
+
+def _read_preference(key: str, weight: Field) -> NodePreference:
+    label, equals, value = weight.key(key).partition("=")
+    if not label or not equals:
+        raise weight.error("expected a label with its value as the key, such as 'pool=fast: 10'")
+    return NodePreference(label, value, weight.integer(-WEIGHT_MAX, WEIGHT_MAX))
 
 
 def read_tolerations(field: Field) -> tuple[Toleration, ...]:

@@ -371,6 +371,12 @@ class _Wanted:
             if not all(re.fullmatch(r"[\w.\-]+", each) for each in features):
                 raise SbatchError(f"{option.place}: --constraint={wanted}: expected features with '&' between")
             self._keys["node_selector"] = {f"slurm/feature-{each}": "true" for each in features}
+        option = self._given.get("prefer")
+        if (liked := self._take("prefer")) is not None and option is not None:
+            features = liked.split("&")
+            if not all(re.fullmatch(r"[\w.\-]+", each) for each in features):
+                raise SbatchError(f"{option.place}: --prefer={liked}: expected features with '&' between")
+            self._keys["prefer"] = {f"slurm/feature-{each}=true": 1 for each in features}
         listed, without = self._given.get("nodelist"), self._given.get("exclude")
         named, excluded = self._node_names("nodelist"), self._node_names("exclude")
         if named:

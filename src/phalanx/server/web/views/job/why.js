@@ -17,6 +17,7 @@ const EVIDENCE = {
   maintenance: "Maintenance",
   reserved_for: "Reserved for",
   min_run: "Least run time",
+  prefers: "Prefers",
   overdue: "Past max_wait",
   position: "Place in the queue",
   queues: "Queues",
