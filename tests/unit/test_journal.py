@@ -108,6 +108,11 @@ def test_a_record_of_a_newer_form_is_refused_and_not_misread() -> None:
         decode(line)
 
 
+def test_a_line_of_json_that_is_no_record_says_what_it_lacks() -> None:
+    with pytest.raises(ValueError, match="not a journal record of version 1 or older: it has no 'version'"):
+        decode(b'{"a":1}')
+
+
 def test_a_missing_record_is_named_by_its_line(world: World) -> None:
     lines = list(world.journal.lines())
     del lines[2]

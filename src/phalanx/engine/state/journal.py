@@ -59,7 +59,9 @@ def decode(line: bytes) -> Record:
             raw = UPCASTS[version](raw)
             version = raw["version"]
         return msgspec.convert(raw, Record)
-    except (msgspec.DecodeError, msgspec.ValidationError, KeyError, TypeError) as error:
+    except KeyError as error:
+        raise ValueError(f"not a journal record of version {VERSION} or older: it has no {error}") from error
+    except (msgspec.DecodeError, msgspec.ValidationError, TypeError) as error:
         raise ValueError(f"not a journal record of version {VERSION} or older: {error}") from error
 
 
