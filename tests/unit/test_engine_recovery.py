@@ -11,6 +11,7 @@ import pytest
 from builders import World, a_job, of_roles, racked, sockets, starts, within, workers
 from phalanx.cluster.cluster import Cluster, Health
 from phalanx.cluster.formats.native import read_cluster
+from phalanx.cluster.maintenance import Maintenance
 from phalanx.cluster.recovery import Recovery
 from phalanx.engine.state.records import JobState
 from phalanx.engine.turn import replay, verify
@@ -284,6 +285,18 @@ def test_fewer_spares_than_before_take_work_again_at_once() -> None:
     assert not spares(other), "also where nothing is said of recovery any more"
     other.turn(ClusterChanged(site(2, 4, spares=2)))
     assert spares(other) == ["n2", "n3", "n6", "n7"]
+
+
+def test_a_spare_in_maintenance_is_replaced_and_is_an_ordinary_node_afterwards() -> None:
+    window = Maintenance("fans", ("n3",), 10_000, 20_000)
+    world = World(replace(site(1, 4, spares=1), maintenance=(window,)))
+    assert spares(world) == ["n3"]
+    world.turn(after_ms=12_000)
+    assert spares(world) == ["n2"]
+    world.turn(after_ms=12_000)
+    assert spares(world) == ["n2"]
+    world.submit(a_job("job", 4, 3))
+    assert set(ranks(world, "job")) == {"n0", "n1", "n3"}
 
 
 def test_a_job_that_goes_on_where_it_was_is_not_started_again_behind_another_of_its_kind() -> None:

@@ -24,6 +24,7 @@ from phalanx.engine.fold.check import check, check_plan
 from phalanx.engine.fold.lacks import plan_without
 from phalanx.engine.quota.spending import Spending
 from phalanx.engine.recovery.spares import settle as settle_spares
+from phalanx.engine.recovery.spares import settle_anew
 from phalanx.engine.state.elastic import does_without, lost
 from phalanx.engine.state.journal import Record
 from phalanx.engine.state.records import AttemptRecord, JobRecord, Phase, StopReason, shape_of
@@ -189,7 +190,7 @@ def _event(state: State, event: Event) -> None:
             maintenance.set_out(state)
         case ClusterChanged(cluster=cluster):
             reconfigure.change_cluster(state, cluster)
-            settle_spares(state)
+            settle_anew(state)
         case PolicyChanged(policy=policy, placement=placement):
             reconfigure.change_policy(state, policy, placement)
         case TermBegun(term=term, lacks=lacks):

@@ -51,7 +51,9 @@ def open_again(state: State) -> dict[str, None]:
 
 def _close(state: State, name: str) -> None:
     node = state.topology.number[name]
-    state.closed[name] = state.capacity.health[node]
+    health = state.capacity.health[node]
+    # Another node is the spare by the time it opens again.
+    state.closed[name] = Health.HEALTHY if health is Health.SPARE else health
     if state.capacity.health[node] is not Health.FAILED:
         state.capacity.set_health(node, Health.DRAINING)
     state.reservations_stale = True
