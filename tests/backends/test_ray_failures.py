@@ -35,7 +35,7 @@ from phalanx.protocol.event import (
     Outcome,
 )
 from phalanx.workload.job import Execution, Job
-from ray_cluster import RaySite, shared_driver, shared_site
+from ray_cluster import STORE_BYTES, RaySite, shared_driver, shared_site
 
 pytestmark = pytest.mark.needs("ray")
 
@@ -245,6 +245,51 @@ def test_what_other_work_of_ray_holds_is_told_of_as_used_until_it_ends(site: Sit
         other.kill()
         other.wait()
     site.until(lambda event: event == ForeignUse("n1"))
+
+
+def test_while_an_object_store_is_full_a_gang_goes_on_and_another_starts_where_one_has_started(
+    site: Site, tmp_path: Path
+) -> None:
+    """What is mapped can be moved out to no disk: Ray has no room for another object."""
+    program = """if True:
+        import sys, time
+        import numpy, ray
+        from ray.exceptions import ObjectStoreFullError, OutOfDiskError
+
+        @ray.remote(num_cpus=0, label_selector={"phalanx.dev/node": "n0"})
+        class Holder:
+            def fill(self):
+                size, self.held = 30_000_000, []
+                while size > 100_000:
+                    try:
+                        self.held.append(ray.get(ray.put(numpy.zeros(size, numpy.uint8))))
+                    except (ObjectStoreFullError, OutOfDiskError):
+                        size //= 4
+                return sum(map(len, self.held))
+
+        ray.init(sys.argv[1], log_to_driver=False)
+        holder = Holder.remote()
+        print(ray.get(holder.fill.remote()), flush=True)
+        time.sleep(240)
+    """
+    is_full = tmp_path / "full"
+    site.start(("n0", 0), command=("sh", "-c", f"until [ -e {is_full} ]; do sleep 0.1; done; seq 100000"))
+    command = [sys.executable, "-c", program, shared_site().address]
+    holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout is not None
+        assert int(holder.stdout.readline()) > 0.9 * STORE_BYTES
+        is_full.touch()
+        assert site.ending().outcome is Outcome.SUCCEEDED
+        again = ActionId(1, "a", 2, 0)
+        answer = site.ask(Start(again, Placement((Slot(0, "worker", "n0", (0,)),))))
+    finally:
+        holder.kill()
+        holder.wait()
+        holder.stdout.close()
+    printed = (site.data / "jobs" / "a" / "1" / "0.out").read_text()
+    assert printed.split() == [str(number) for number in range(1, 100_001)]
+    assert answer == Done(again)
 
 
 def test_a_start_on_a_node_that_ray_does_not_have_says_so_and_can_be_tried_again(site: Site) -> None:

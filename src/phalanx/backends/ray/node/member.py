@@ -17,8 +17,8 @@ from phalanx.backends.local.wire import Message, Wire
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "USER", "LOGNAME", "SHELL", "TMPDIR")
 """All that a task gets of the surroundings of Ray on its node."""
 
-READ_BYTES_MAX = 4 << 20
-"""How much of a log is sent at once."""
+READ_BYTES_MAX = 64 << 10
+"""How much of all logs is sent at once: what is above 100 kB would go by the object store, which may be full."""
 
 LOST = "lost: what looked after its tasks was killed"
 
@@ -111,13 +111,15 @@ class Member:
     def printed(self, offsets: dict[str, int]) -> dict[str, bytes]:
         """What its tasks have printed beyond what is known, by the name of the log; a piece of it if it is much."""
         found: dict[str, bytes] = {}
+        room = READ_BYTES_MAX
         for path, stat in self.folder.logs():
             name = os.path.basename(path)
             known = offsets.get(name, 0)
-            if stat.st_size > known and os.path.isfile(path):
+            if room and stat.st_size > known and os.path.isfile(path):
                 with open(path, "rb") as log:
                     log.seek(known)
-                    found[name] = log.read(READ_BYTES_MAX)
+                    found[name] = log.read(room)
+                room -= len(found[name])
         return found
 
     def remove(self) -> None:
