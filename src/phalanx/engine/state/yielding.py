@@ -7,6 +7,9 @@ from phalanx.engine.state.state import State
 from phalanx.policy.policy import Targets
 from phalanx.policy.view import Usage
 
+HEADS_MAX = 64
+"""Jobs of which it is kept what they have made way for. One is asked about again and again, then the next."""
+
 
 def yields(state: State, head: JobRecord, attempt: AttemptRecord) -> bool:
     """Whether an attempt may be stopped or shrunk for a head now."""
@@ -67,6 +70,8 @@ def has_made_way(state: State, head: JobRecord, attempt: AttemptRecord) -> bool:
         return False
     before = state.made_way.get(head.job.id)
     if before is None:
+        if len(state.made_way) >= HEADS_MAX:
+            state.made_way.clear()
         before = state.made_way[head.job.id] = _made_way_for(state, head)
     return attempt.job.id in before
 
