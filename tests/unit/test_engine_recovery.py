@@ -91,6 +91,21 @@ def test_a_gang_on_nodes_of_many_gpus_keeps_its_devices() -> None:
     assert {slot.rank: (slot.node, slot.devices) for slot in attempt.placement.slots}[0] == was[0]
 
 
+def test_a_gang_that_lost_nodes_takes_nothing_but_spares_before_a_job_of_higher_priority() -> None:
+    world = World(site(2, 4, spares=1), "priority")
+    world.run(a_job("high", 4, 3, priority=5), a_job("low", 4, 3))
+    lose(world, "low", *ranks(world, "low"))
+    assert world.reason("low") is not None
+    world.submit(a_job("urgent", 4, 1, priority=50))
+    world.done("high")
+    assert world.job("urgent").attempt is not None
+    assert world.reason("high") is not None
+    assert world.reason("low") is not None, "what the other gang has left is not for one behind it"
+    assert len(spares(world)) == 2
+    world.end("urgent")
+    assert world.job("high").attempt is not None
+
+
 def test_without_a_word_of_recovery_a_gang_is_placed_anew_and_journals_are_as_before() -> None:
     told, untold = World(racked(1, 6, 4)), World(site(1, 6))
     for world in (told, untold):

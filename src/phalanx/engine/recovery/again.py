@@ -17,10 +17,12 @@ from phalanx.workload.gang import Role
 
 
 class Again:
-    """The search for it. Tasks that stay keep nodes, devices and ranks; those of a lost node go to another together."""
+    """The search for it. Tasks that stay keep nodes, devices and ranks; those of a lost node go to another together: a
+    spare, or one of some `others`.
+    """
 
-    def __init__(self, transaction: Transaction, record: JobRecord, former: Placement) -> None:
-        self.transaction, self.record, self.former = transaction, record, former
+    def __init__(self, transaction: Transaction, record: JobRecord, former: Placement, others: int) -> None:
+        self.transaction, self.record, self.former, self.others = transaction, record, former, others
         self.state = transaction.state
         self.spares = self.state.capacity.with_health[Health.SPARE]
         self.booked: dict[int, Booking] = {}
@@ -81,7 +83,7 @@ class Again:
     def _replace(self, lost: str, slots: list[Slot], levels: list[str]) -> bool:
         """Has the tasks of a node go to another, the nearest of the same kind: spares only where there is no other."""
         for nodes in self._near(lost, levels):
-            for among in (nodes & ~self.spares, nodes & self.spares):
+            for among in (nodes & ~self.spares & self.others, nodes & self.spares):
                 if any(self._move(slots, node) for node in self._fitting(slots, among)):
                     return True
         return False
