@@ -137,11 +137,18 @@ def test_a_folder_that_is_not_there_is_told_before_the_job_starts(phalanx: Phala
 
 
 def test_nodes_that_a_job_excludes_are_an_option(phalanx: Phalanx) -> None:
-    made = phalanx("submit", "--begin", "+1h", "--exclude", "n0,n1", "--exclude", "n3", "-o", "name", "--", "true")
+    made = phalanx("submit", "--begin", "+1h", "--exclude", "n0, n1", "--exclude", "n3", "-o", "name", "--", "true")
     job = phalanx("job", made.out.strip(), "-o", "json").data
     assert job["spec"]["node_selector"] == [["phalanx/node", "!n0,n1,n3"]]
-    both = phalanx("submit", "--node", "n0", "--exclude", "n1", "--", "true")
-    assert (both.code, "--node and --exclude" in both.err) == (2, True)
+    for options in (
+        ["--node", "n0", "--exclude", "n1"],
+        ["--node-selector", "phalanx/node=n0", "--exclude", "n1"],
+        ["--exclude", ""],
+        ["--exclude", "n1,,n2"],
+        ["--exclude", "!n1"],
+    ):
+        wrong = phalanx("submit", *options, "--", "true")
+        assert (wrong.code, "--exclude" in wrong.err) == (2, True)
     assert phalanx("cancel", job["id"]).code == 0
 
 
@@ -153,8 +160,9 @@ def test_preferences_are_an_option_with_weights(phalanx: Phalanx) -> None:
         ("phalanx/node", "n1", 60),
         ("zone", "a:b", 1),
     ]
-    wrong = phalanx("submit", "--prefer", "fast", "--", "true")
-    assert (wrong.code, "--prefer" in wrong.err) == (2, True)
+    for text in ("fast", "pool=a:0", "pool=a:-5", "pool=a:101", f"pool=a:{'9' * 5000}", "pool=a:²"):
+        wrong = phalanx("submit", "--prefer", text, "--", "true")
+        assert (wrong.code, "--prefer" in wrong.err) == (2, True)
     assert phalanx("cancel", job["id"]).code == 0
 
 

@@ -15,6 +15,7 @@ from phalanx.cluster.maintenance import Maintenance
 from phalanx.cluster.recovery import Recovery
 from phalanx.engine.state.records import JobState
 from phalanx.engine.turn import replay, verify
+from phalanx.engine.why.why import why
 from phalanx.errors import PhalanxError
 from phalanx.protocol.event import (
     ClusterChanged,
@@ -28,6 +29,7 @@ from phalanx.protocol.event import (
     Outcome,
 )
 from phalanx.protocol.reason import Reason
+from phalanx.words.reason import because
 from phalanx.workload.gang import Role
 from phalanx.workload.parallel import ParallelPlan
 
@@ -104,6 +106,15 @@ def test_a_gang_that_lost_nodes_takes_nothing_but_spares_before_a_job_of_higher_
     assert len(spares(world)) == 2
     world.end("urgent")
     assert world.job("high").attempt is not None
+
+
+def test_a_gang_that_needs_the_nodes_kept_as_spares_is_told_so() -> None:
+    world = World(site(2, 4, spares=1))
+    world.submit(a_job("wide", 4, 7))
+    told = because(why(world.state, "wide"))
+    assert told.startswith("too many of the nodes it could use are kept as spares by the cluster's `recovery`")
+    world.turn(NodeHealthChanged(world.state.topology.nodes[0].name, Health.FAILED))
+    assert "are not healthy, or are kept as spares" in because(why(world.state, "wide"))
 
 
 def test_without_a_word_of_recovery_a_gang_is_placed_anew_and_journals_are_as_before() -> None:

@@ -342,7 +342,7 @@ def kinds() -> Floor:
         ({}, {"node_selector": (("zone", "east"),)}, "east"),
         ({}, {"node_selector": (("zone", "west"),)}, None),
         ({"node_selector": (("zone", "east"),)}, {}, "east"),
-        ({"node_selector": (("phalanx/node", "none,new"),)}, {}, "new"),
+        ({"node_selector": (("phalanx/node", "none, new"),)}, {}, "new"),
         ({"node_selector": (("zone", "!east"),)}, {"node_selector": (("phalanx/node", "east"),)}, None),
         ({"node_selector": (("phalanx/node", "new"),)}, {"node_selector": (("zone", "east"),)}, None),
         ({"node_selector": (("phalanx/node", "kept"),), "tolerations": (Toleration("team"),)}, {}, "kept"),

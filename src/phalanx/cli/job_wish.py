@@ -32,6 +32,7 @@ TASK_OPTIONS = ("gpus", "gpu_type", "cpus", "memory_gb")
 NODE_NAME = "phalanx/node"
 """The label by which every node has its name."""
 
+WEIGHTS = tuple(map(str, range(1, 101)))
 PROGRAMS, JOB_FILES = (".py", ".sh"), (".yaml", ".yml", ".json")
 
 
@@ -150,12 +151,9 @@ def _change(draft: Changeable, command: list[str], given: dict[str, Any]) -> Non
     for key, option in (("env", "--env"), ("labels", "--label"), ("node_selector", "--node-selector")):
         draft.put_pairs(key, dict(pair(text, option) for text in given[key]))
     if given["node"] is not None:
-        if given["exclude"]:
-            raise click.UsageError("--node and --exclude: the job runs on one node, or on any but some")
         draft.put_pairs("node_selector", {NODE_NAME: given["node"]})
     if given["exclude"]:
-        names = [name for text in given["exclude"] for name in text.split(",") if name]
-        draft.put_pairs("node_selector", {NODE_NAME: f"!{','.join(names)}"})
+        draft.put_pairs("node_selector", {NODE_NAME: _excluded(given)})
     if given["prefer"]:
         draft.put_pairs("prefer", dict(_weighed(text) for text in given["prefer"]))
     after = dependencies(given)
@@ -167,12 +165,26 @@ def _change(draft: Changeable, command: list[str], given: dict[str, Any]) -> Non
         draft.put(["command"], command)
 
 
+def _excluded(given: dict[str, Any]) -> str:
+    """The selector of nodes that keeps the job off some."""
+    named = [pair(text, "--node-selector")[0] for text in given["node_selector"]]
+    if given["node"] is not None or NODE_NAME in named:
+        raise click.UsageError("--exclude beside --node: the job runs on nodes that are named, or on any but some")
+    names = [name.strip() for text in given["exclude"] for name in text.split(",")]
+    wrong = [name for name in names if not name or set(name) & set("!=[] \t")]
+    if wrong:
+        raise click.UsageError(f"--exclude {','.join(names)}: expected names of nodes, as n1,n3; got {wrong[0]!r}")
+    return f"!{','.join(names)}"
+
+
 def _weighed(text: str) -> tuple[str, int]:
     """A label and its weight: 1 where none is said. The value of a label may have a colon, but no number behind it."""
     label, _, weight = text.rpartition(":")
-    if not weight.isdecimal():
+    if not weight.removeprefix("-").isdigit():
         label, weight = text, "1"
     pair(label, "--prefer")
+    if weight not in WEIGHTS:
+        raise click.UsageError(f"--prefer {text}: expected a weight from 1 to 100, got {weight[:20]}")
     return label, int(weight)
 
 

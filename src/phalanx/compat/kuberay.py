@@ -88,6 +88,7 @@ def not_said(job: Job) -> Iterator[str]:
         "parallel": job.parallel,
         "array": job.array,
         "tolerations": job.tolerations or [role for role in job.gang.roles if _task_of(role)[0].tolerations],
+        "prefer": job.preferences,
         "gpu_type": [role for role in job.gang.roles if _task_of(role)[0].gpu_types],
     }.items():
         if is_said:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.cluster import NODE
+from phalanx.cluster.cluster import NODE, Health
 from phalanx.engine.why.explain import Explanation
 from phalanx.placement.placement import Refusal
 from phalanx.protocol.reason import Reason
@@ -25,7 +25,7 @@ def lacking(explanation: Explanation) -> str:
         return shortage_words(explanation.shortage) + _spared(explanation)
     match explanation.reason:
         case Reason.UNHEALTHY:
-            line = f"too many of the nodes {_subject(refusal)} could use are not healthy"
+            line = f"too many of the nodes {_subject(refusal)} could use {_not_to_be_had(explanation)}"
         case Reason.AMOUNT:
             line = _too_little_beside(refusal)
         case Reason.TOPOLOGY:
@@ -35,6 +35,15 @@ def lacking(explanation: Explanation) -> str:
         case _:
             line = f"{_subject(refusal)} needs {counted(needed, 'GPU')} and {free} {'is' if free == 1 else 'are'} free"
     return line + ruled_out(refusal) + _spared(explanation)
+
+
+def _not_to_be_had(explanation: Explanation) -> str:
+    """What is wrong with nodes that a job could use. Spares are well, and kept for jobs that lose a node."""
+    spares = [node for node, health in explanation.unhealthy if health == Health.SPARE]
+    if not spares:
+        return "are not healthy"
+    kept = "are kept as spares by the cluster's `recovery`"
+    return kept if len(spares) == len(explanation.unhealthy) else f"are not healthy, or {kept}"
 
 
 def _subject(refusal: Refusal) -> str:

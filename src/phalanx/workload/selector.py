@@ -18,7 +18,8 @@ class Selector(NamedTuple):
 
 def selector_of(text: str) -> Selector:
     """`a` or `a,b` accepts these values, `!a,b` all others."""
-    return Selector(tuple(text.removeprefix(NONE_OF).split(",")), text.startswith(NONE_OF))
+    values = text.removeprefix(NONE_OF).split(",")
+    return Selector(tuple(value.strip() for value in values), text.startswith(NONE_OF))
 
 
 def excluding(values: Iterable[str]) -> str:

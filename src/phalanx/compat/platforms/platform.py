@@ -25,6 +25,7 @@ class Feature(StrEnum):
     ARRAY = "array"
     CHECKPOINT = "interval between checkpoints"
     RETRY = "retries"
+    NODES = "labels of nodes"
 
 
 ASKED: dict[Feature, Callable[[Shape], object]] = {
@@ -40,6 +41,7 @@ ASKED: dict[Feature, Callable[[Shape], object]] = {
     Feature.ARRAY: lambda shape: shape.job.array,
     Feature.CHECKPOINT: lambda shape: shape.job.checkpoint.interval_ms,
     Feature.RETRY: lambda shape: shape.job.retry_limit,
+    Feature.NODES: lambda shape: shape.job.node_selector or shape.job.preferences or shape.job.tolerations,
 }
 """Whether a job asks for it."""
 

@@ -17,7 +17,8 @@ def replace_lost(builder: PlanBuilder) -> Iterator[JobRecord]:
     """
     state = builder.state
     pending = [record for job in state.replacing if (record := state.jobs[job]).queued is not None]
-    highest = max([state.jobs[job].job.priority for each in state.classes.values() for _, job in each.jobs[:1]], default=0)
+    heads = [state.jobs[each.head[1]].job for each in state.classes.values() if each.jobs]
+    highest = max([job.priority for job in heads], default=0)
     for record in sorted(pending, key=state.key):
         if record.former is None or record.kept is not None or not state.has_lost(record.former):
             continue

@@ -103,6 +103,10 @@ srun() {
 """Before a script of a shell: Slurm's variables, and `srun` as a command that runs what every task has come to."""
 
 
+NODES_NAMED_MAX = 4_096
+"""Nodes that one option may name: a job is told to the server with all of them."""
+
+
 class SbatchError(PhalanxError):
     """A script or an option that cannot be run as it is."""
 
@@ -398,7 +402,9 @@ class _Wanted:
             names = tuple(dict.fromkeys(expand(text)))
         except HostlistError as error:
             raise SbatchError(f"{option.place}: --{name}={text}: {error}") from None
-        if not names or not all(re.fullmatch(r"[\w.\-]+", each) for each in names):
+        if len(names) > NODES_NAMED_MAX:
+            raise SbatchError(f"{option.place}: --{name} names {len(names)} nodes: expected at most {NODES_NAMED_MAX}")
+        if not names or not all(re.fullmatch(r"[A-Za-z0-9_.\-]+", each) for each in names):
             raise SbatchError(f"{option.place}: --{name}={text}: expected names of nodes, as n1,n3 or n[1-4]")
         return names
 
