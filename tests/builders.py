@@ -248,6 +248,7 @@ NOT_COMPARED = (
     "_settled_seq",
     "_views",
     "class_index",
+    "made_way",
     "touched",
     "cells",
 )

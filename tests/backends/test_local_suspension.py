@@ -135,8 +135,8 @@ def test_a_suspended_attempt_has_left_its_devices_and_does_nothing_until_it_goes
     assert isinstance(machine.suspend(), Done)
     assert machine.driver.calls() == ["lock", "checkpoint"]
     (user,) = machine.driver.users()
-    assert (found := process(user)) is not None
-    assert found.state == "T"
+    # One that waits for the disk is stopped once that has answered.
+    machine.until(lambda: (found := process(user)) is not None and found.state == "T")
     before = machine.printed()
     assert isinstance(machine.resume(), Done)
     assert machine.driver.calls() == ["lock", "checkpoint", "restore", "unlock"]

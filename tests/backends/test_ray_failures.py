@@ -212,6 +212,7 @@ def test_a_look_for_devices_whose_reservation_was_given_back_ends() -> None:
     assert looked.stdout.splitlines() == ["the placement group was removed before Ray told which GPUs it gave"] * 2
 
 
+@pytest.mark.needs("ray_head")
 def test_a_job_prefers_the_node_that_holds_an_object_of_ray() -> None:
     program = """if True:
         import json, ray, sys
@@ -247,6 +248,7 @@ def test_what_other_work_of_ray_holds_is_told_of_as_used_until_it_ends(site: Sit
     site.until(lambda event: event == ForeignUse("n1"))
 
 
+@pytest.mark.needs("ray_head")
 def test_while_an_object_store_is_full_a_gang_goes_on_and_another_starts_where_one_has_started(
     site: Site, tmp_path: Path
 ) -> None:

@@ -243,7 +243,7 @@ urllib.request.urlopen(urllib.request.Request(os.environ["PHALANX_PROGRESS_URL"]
 
 def test_who_waits_for_a_job_that_cannot_start_hears_why(phalanx: Phalanx) -> None:
     job = submit(phalanx, "--gpus", "64", "--", "true")
-    result = phalanx("wait", "--timeout", "3", job)
+    result = phalanx("wait", "--timeout", "8", job)
     assert result.code == Exit.JOB_NOT_FINISHED
     assert f"job {job} is pending: never_fits; `phalanx why {job}` tells more" in result.err
     phalanx("cancel", job)

@@ -10,7 +10,10 @@ from phalanx.server.view.devices import ALLOCATED, CLAIMED, FREE, RUNNING, SUSPE
 IDLE, HELD, BUSY, RESERVED, DRAINING, FAILED, ASIDE = range(7)
 STATES = ("idle", "allocated", "busy", "reserved", "draining", "failed", "suspended")
 STATE_OF_USE = {FREE: IDLE, CLAIMED: RESERVED, ALLOCATED: HELD, RUNNING: BUSY, SUSPENDED: ASIDE}
-HEALTHS = tuple(health.value for health in Health)
+HEALTHS = ("healthy", "suspect", "draining", "failed", "spare")
+"""By the numbers that frames have had from the beginning: what is new comes last."""
+
+WORSE = tuple(health.value for health in Health)
 
 BUSY_BELOW = 0.05
 """A job that measures its GPUs and says less than this has them and does not use them."""
@@ -18,7 +21,7 @@ BUSY_BELOW = 0.05
 
 def health_of(node: str, device: Device) -> str:
     """The worse of a node's health and its device's own."""
-    return max(node, device.health, key=HEALTHS.index) if device.health else node
+    return max(node, device.health, key=WORSE.index) if device.health else node
 
 
 def state_of(node: str, device: Device, idle_jobs: Container[str]) -> int:
@@ -28,6 +31,8 @@ def state_of(node: str, device: Device, idle_jobs: Container[str]) -> int:
     health = health_of(node, device)
     if health == Health.FAILED:
         return FAILED
+    if health == Health.SPARE and device.use == FREE:
+        return RESERVED
     if health != Health.HEALTHY and device.use in (FREE, CLAIMED):
         return DRAINING
     if device.use == RUNNING and all(job in idle_jobs for job in device.jobs):
