@@ -194,6 +194,12 @@ def test_a_device_is_as_unhealthy_as_the_worse_of_it_and_its_node() -> None:
     assert painted(board, "health") == [3, 0, 0, 3, 1, 1]
 
 
+def test_devices_of_a_spare_are_reserved_and_well_but_for_those_that_are_not() -> None:
+    board = board_of(NodeDevices("n0", 0, "spare", [Device(), Device(health="suspect")]))
+    assert painted(board, "state") == [RESERVED, DRAINING]
+    assert painted(board, "health") == [4, 1]
+
+
 def test_more_jobs_than_numbers_share_the_last_and_two_bytes_have_room_for_all() -> None:
     devices = [Device("running", [str(number)]) for number in range(300)]
     holders = {str(number): Holder(number, f"job {number}", "q", "ada", 0) for number in range(300)}
